@@ -1,0 +1,208 @@
+"""The one symbol table: each symbol with its meaning, unit and LaTeX.
+
+SymPy treats two symbols of one name but other assumptions as different, and silently leaves such a
+symbol alone when it is substituted. So every symbol of symscale is made here, once, and
+:func:`check_known` refuses a stranger of the same name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from sympy import Basic, Symbol, latex
+
+from symscale.algebra.errors import SymbolError
+
+Kind = Literal["dim", "axis", "links", "count", "rate", "time"]
+
+
+@dataclass(frozen=True)
+class SymbolInfo:
+    """What a symbol stands for.
+
+    ``kind`` is ``dim`` (a size of a model or a batch), ``axis`` (the size of a mesh axis), ``links``
+    (physical axes under a mesh axis), ``count``, ``rate`` (FLOP/s or bytes/s) or ``time``.
+    """
+
+    name: str
+    latex: str
+    meaning: str
+    unit: str
+    kind: Kind
+
+
+_INFO: dict[str, SymbolInfo] = {}
+_SYMBOLS: dict[str, Symbol] = {}
+
+
+def _add(name: str, tex: str, meaning: str, unit: str, kind: Kind) -> Symbol:
+    integer = True if kind in ("dim", "axis", "links", "count") else None
+    made = Symbol(name, positive=True, integer=integer)
+    _INFO[name] = SymbolInfo(name, tex, meaning, unit, kind)
+    _SYMBOLS[name] = made
+    return made
+
+
+B = _add("B", "B", "batch, in tokens", "token", "dim")
+b = _add("b", "b", "batch, in sequences (B/T)", "sequence", "dim")
+T = _add("T", "T", "query length", "token", "dim")
+S = _add("S", "S", "key length (context)", "token", "dim")
+D = _add("D", "D", "model width (d_model)", "1", "dim")
+F = _add("F", "F", "feed-forward width (d_ff)", "1", "dim")
+L = _add("L", "L", "number of layers", "layer", "count")
+N = _add("N", "N", "number of query heads", "1", "dim")
+K = _add("K", "K", "number of key/value heads", "1", "dim")
+G = _add("G", "G", "query heads per key/value head (N/K)", "1", "dim")
+H = _add("H", "H", "head dimension", "1", "dim")
+V = _add("V", "V", "vocabulary size", "1", "dim")
+E = _add("E", "E", "number of experts", "1", "dim")
+k = _add("k", "k", "experts per token", "1", "count")
+X = _add("X", "X", "size of mesh axis X", "1", "axis")
+Y = _add("Y", "Y", "size of mesh axis Y", "1", "axis")
+Z = _add("Z", "Z", "size of mesh axis Z", "1", "axis")
+n = _add("n", "n", "number of chips", "chip", "count")
+M_X = _add("M_X", "M_X", "physical axes that mesh axis X is laid over", "1", "links")
+M_Y = _add("M_Y", "M_Y", "physical axes that mesh axis Y is laid over", "1", "links")
+M_Z = _add("M_Z", "M_Z", "physical axes that mesh axis Z is laid over", "1", "links")
+C = _add("C", "C", "matrix rate of one chip in bf16, dense", "FLOP/s", "rate")
+C_f32 = _add("C_f32", r"C_{\mathrm{f32}}", "matrix rate of one chip in f32", "FLOP/s", "rate")
+C_fp8 = _add("C_fp8", r"C_{\mathrm{fp8}}", "matrix rate of one chip in fp8, dense", "FLOP/s", "rate")
+C_fp4 = _add("C_fp4", r"C_{\mathrm{fp4}}", "matrix rate of one chip in fp4, dense", "FLOP/s", "rate")
+C_int8 = _add(
+    "C_int8", r"C_{\mathrm{int8}}", "matrix rate of one chip in int8, dense", "FLOP/s", "rate"
+)
+C_int4 = _add(
+    "C_int4", r"C_{\mathrm{int4}}", "matrix rate of one chip in int4, dense", "FLOP/s", "rate"
+)
+W_hbm = _add("W_hbm", r"W_{\mathrm{hbm}}", "bandwidth of one chip's HBM", "byte/s", "rate")
+W_vmem = _add(
+    "W_vmem", r"W_{\mathrm{vmem}}", "bandwidth of one chip's on-chip memory", "byte/s", "rate"
+)
+W_ici = _add(
+    "W_ici", r"W_{\mathrm{ici}}", "ICI bandwidth of one torus axis, both directions", "byte/s", "rate"
+)
+W_nvlink = _add(
+    "W_nvlink", r"W_{\mathrm{nvlink}}", "egress of one GPU into its node's switch", "byte/s", "rate"
+)
+W_dcn = _add(
+    "W_dcn", r"W_{\mathrm{dcn}}", "data-centre network bandwidth of one chip", "byte/s", "rate"
+)
+W_pcie = _add("W_pcie", r"W_{\mathrm{pcie}}", "PCIe bandwidth of one chip, one way", "byte/s", "rate")
+t_hop = _add("t_hop", r"t_{\mathrm{hop}}", "latency of one hop", "s", "time")
+
+#: The symbols that ``from symscale import *`` brings.
+EXPORTED = (
+    "B", "T", "S", "D", "L", "F", "N", "K", "G", "H", "V", "E", "k",
+    "X", "Y", "Z", "n", "M_X", "M_Y", "M_Z",
+    "C", "C_f32", "C_fp8", "C_fp4", "C_int8", "C_int4",
+    "W_hbm", "W_vmem", "W_ici", "W_nvlink", "W_dcn", "W_pcie", "t_hop",
+)  # fmt: skip
+
+
+def symbol(name: str) -> Symbol:
+    """The symbol of this name, made as a positive integer size if the table has none yet.
+
+    >>> symbol("D") is D
+    True
+    >>> symbol("d_model").is_integer
+    True
+    """
+    if name in _SYMBOLS:
+        return _SYMBOLS[name]
+    return _add(name, _default_latex(name), f"size of {name}", "1", "dim")
+
+
+def axis(name: str) -> Symbol:
+    """The symbol for the size of the mesh axis of this name.
+
+    >>> axis("data")
+    data
+    """
+    if name in _SYMBOLS:
+        return _SYMBOLS[name]
+    return _add(name, _default_latex(name), f"size of mesh axis {name}", "1", "axis")
+
+
+def links(name: str) -> Symbol:
+    """The number of physical axes that the mesh axis of this name is laid over.
+
+    >>> links("X")
+    M_X
+    """
+    full = f"M_{name}"
+    if full in _SYMBOLS:
+        return _SYMBOLS[full]
+    tex = f"M_{{{_default_latex(name)}}}"
+    return _add(full, tex, f"physical axes that mesh axis {name} is laid over", "1", "links")
+
+
+def info(name: str | Symbol) -> SymbolInfo:
+    """Meaning, unit and LaTeX of a symbol.
+
+    Raises:
+        SymbolError: no symbol of that name was made.
+
+    >>> info("W_hbm").unit
+    'byte/s'
+    """
+    key = name.name if isinstance(name, Symbol) else name
+    if key not in _INFO:
+        raise SymbolError(f"no symbol {key!r} in the table; symscale.symbols.describe() lists them")
+    return _INFO[key]
+
+
+def describe(names: Iterable[str] | None = None) -> None:
+    """Print every symbol (or the named ones) with its meaning and unit.
+
+    >>> describe(["D", "C"])
+    D  model width (d_model) [1]
+    C  matrix rate of one chip in bf16, dense [FLOP/s]
+    """
+    chosen = [info(name) for name in (_INFO if names is None else names)]
+    width = max(len(entry.name) for entry in chosen)
+    for entry in chosen:
+        print(f"{entry.name:<{width}}  {entry.meaning} [{entry.unit}]")
+
+
+def check_known(expr: Basic) -> None:
+    """Refuse a symbol that shares a name with the table's but not its assumptions.
+
+    Raises:
+        SymbolError: naming the stranger.
+
+    >>> from sympy import Symbol
+    >>> check_known(D * Symbol("B"))
+    Traceback (most recent call last):
+    symscale.algebra.errors.SymbolError: 'B' is not symscale's symbol B (other assumptions); \
+import it: from symscale import B
+    """
+    for found in expr.free_symbols:
+        name = str(found)
+        if name in _SYMBOLS and found != _SYMBOLS[name]:
+            raise SymbolError(
+                f"{name!r} is not symscale's symbol {name} (other assumptions); "
+                f"import it: from symscale import {name}"
+            )
+
+
+def latex_names() -> dict[Symbol, str]:
+    """Each symbol's LaTeX, for SymPy's printer."""
+    return {_SYMBOLS[name]: entry.latex for name, entry in _INFO.items()}
+
+
+def _default_latex(name: str) -> str:
+    head, _, tail = name.partition("_")
+    words = [part if len(part) == 1 else rf"\mathrm{{{part}}}" for part in (head, *tail.split("_"))]
+    words = [word.replace("_", r"\_") for word in words if word != r"\mathrm{}"]
+    return words[0] + (f"_{{{','.join(words[1:])}}}" if len(words) > 1 else "")
+
+
+def to_latex(expr: Basic) -> str:
+    r"""An expression as LaTeX with the table's names: the one door that typesets mathematics.
+
+    >>> to_latex(C / W_hbm)
+    '\\frac{C}{W_{\\mathrm{hbm}}}'
+    """
+    return str(latex(expr, symbol_names=latex_names(), root_notation=True))

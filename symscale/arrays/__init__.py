@@ -1,0 +1,1 @@
+"""Named-axis notation, dtypes, meshes and sharded arrays."""

@@ -1,0 +1,1 @@
+"""Chips as data, networks, and how a collective's volume becomes time."""

@@ -1,0 +1,1 @@
+"""Transformer blocks as programs, configurations, and the zoo."""

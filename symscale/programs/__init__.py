@@ -1,0 +1,1 @@
+"""Ops, collectives, the partitioner and the reverse pass."""

@@ -1,0 +1,1 @@
+"""Derivations and results to LaTeX, HTML and text."""

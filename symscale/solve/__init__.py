@@ -1,0 +1,1 @@
+"""Crossovers, leading order, regimes and optima; every answer carries its steps."""

@@ -1,0 +1,1 @@
+"""Whole questions: the training step, its time, memory and bottleneck."""
