@@ -19,6 +19,10 @@ _SYMBOL_NAMES = (
 _WHERE: dict[str, str] = dict.fromkeys(_SYMBOL_NAMES, "symscale.algebra.symbols")
 _WHERE |= {
     "SymscaleError": "symscale.algebra.errors",
+    "Mesh": "symscale.arrays.mesh",
+    "array": "symscale.arrays.array",
+    "einsum": "symscale.programs.einsum",
+    "program": "symscale.programs.program",
 }
 
 __all__ = ["Eq", "symbols", *_WHERE]

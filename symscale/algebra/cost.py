@@ -65,7 +65,7 @@ class Cost(Mapping[Descriptor, Expr]):
     ) -> None:
         merged: dict[Descriptor, Expr] = {}
         for key, value in terms.items() if isinstance(terms, Mapping) else terms:
-            merged[key] = merged.get(key, S.Zero) + sympify(value)
+            merged[key] = merged.get(key, S.Zero) + sympify(value, strict=True)
         self._terms = MappingProxyType(merged)
         self.scope = scope
         self.span = span
@@ -98,7 +98,7 @@ class Cost(Mapping[Descriptor, Expr]):
         >>> Cost({Descriptor("einsum", "flops"): 2}).scale(L, Span.STEP).sum("flops").expr
         2*L
         """
-        factor = sympify(count)
+        factor = sympify(count, strict=True)
         return Cost([(key, value * factor) for key, value in self.items()], self.scope, span)
 
     def total(self, devices: Expr) -> Cost:

@@ -1,7 +1,7 @@
 """An unevaluated maximum.
 
-SymPy's own ``Max`` compares its arguments when it is built, which takes seconds for a dozen terms and
-is repeated at every substitution. This node waits until all its arguments are numbers.
+SymPy's own ``Max`` compares its arguments when it is built, which takes seconds for a dozen terms
+and is repeated at every substitution. This node waits until all its arguments are numbers.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ class Maximum(Function):  # type: ignore[misc]
     is_extended_real = True
 
     def __new__(cls, *args: Any, **options: Any) -> Expr:
+        """Flatten, drop repeats, and decide once all arguments are numbers."""
         flat: set[Expr] = set()
-        for arg in map(sympify, args):
+        for arg in (sympify(arg, strict=True) for arg in args):
             flat.update(arg.args if isinstance(arg, Maximum) else (arg,))
         if not flat:
             raise TypeError("Maximum of nothing")
@@ -48,6 +49,7 @@ class Maximum(Function):  # type: ignore[misc]
         return True if any(arg.is_nonnegative for arg in self.args) else None
 
     def doit(self, **hints: Any) -> Expr:
+        """The arguments done, then SymPy's ``Max`` of them."""
         return Max(*(arg.doit(**hints) for arg in self.args))
 
     def _latex(self, printer: Any, exp: str | None = None) -> str:

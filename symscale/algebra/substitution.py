@@ -89,10 +89,10 @@ def evaluate(expr: Any, values: Mapping[Symbol, Any]) -> Expr:
     Traceback (most recent call last):
     symscale.algebra.errors.SymbolError: no value for D (model width (d_model)); give it by name
     """
-    made = sympify(expr)
+    made = sympify(expr, strict=True)
     check_known(made)
     left = sorted(made.free_symbols - set(values), key=str)
     if left:
         names = ", ".join(f"{s.name} ({info(s).meaning})" for s in left)
         raise SymbolError(f"no value for {names}; give it by name")
-    return made.xreplace({key: sympify(value) for key, value in values.items()}).doit()
+    return made.xreplace({key: sympify(value, strict=True) for key, value in values.items()}).doit()

@@ -11,9 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from sympy import Basic, Symbol, latex
+from sympy import Basic, Symbol
 
 from symscale.algebra.errors import SymbolError
+from symscale.algebra.printing import MathPrinter, name_to_latex
 
 Kind = Literal["dim", "axis", "links", "count", "rate", "time"]
 
@@ -111,7 +112,7 @@ def symbol(name: str) -> Symbol:
     """
     if name in _SYMBOLS:
         return _SYMBOLS[name]
-    return _add(name, _default_latex(name), f"size of {name}", "1", "dim")
+    return _add(name, name_to_latex(name), f"size of {name}", "1", "dim")
 
 
 def axis(name: str) -> Symbol:
@@ -122,7 +123,7 @@ def axis(name: str) -> Symbol:
     """
     if name in _SYMBOLS:
         return _SYMBOLS[name]
-    return _add(name, _default_latex(name), f"size of mesh axis {name}", "1", "axis")
+    return _add(name, name_to_latex(name), f"size of mesh axis {name}", "1", "axis")
 
 
 def links(name: str) -> Symbol:
@@ -134,7 +135,7 @@ def links(name: str) -> Symbol:
     full = f"M_{name}"
     if full in _SYMBOLS:
         return _SYMBOLS[full]
-    tex = f"M_{{{_default_latex(name)}}}"
+    tex = f"M_{{{name_to_latex(name)}}}"
     return _add(full, tex, f"physical axes that mesh axis {name} is laid over", "1", "links")
 
 
@@ -192,17 +193,14 @@ def latex_names() -> dict[Symbol, str]:
     return {_SYMBOLS[name]: entry.latex for name, entry in _INFO.items()}
 
 
-def _default_latex(name: str) -> str:
-    head, _, tail = name.partition("_")
-    words = [part if len(part) == 1 else rf"\mathrm{{{part}}}" for part in (head, *tail.split("_"))]
-    words = [word.replace("_", r"\_") for word in words if word != r"\mathrm{}"]
-    return words[0] + (f"_{{{','.join(words[1:])}}}" if len(words) > 1 else "")
-
-
-def to_latex(expr: Basic) -> str:
+def to_latex(expr: Basic, inline: bool = False) -> str:
     r"""An expression as LaTeX with the table's names: the one door that typesets mathematics.
+
+    ``inline`` writes fractions with a slash, for a line of text or a cell of a table.
 
     >>> to_latex(C / W_hbm)
     '\\frac{C}{W_{\\mathrm{hbm}}}'
+    >>> to_latex(4 * B * D * F / (X * Y), inline=True)
+    '4 B D F / (X Y)'
     """
-    return str(latex(expr, symbol_names=latex_names(), root_notation=True))
+    return str(MathPrinter(latex_names(), inline).doprint(expr))

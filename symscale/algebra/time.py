@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from sympy import Add, Expr, S, Symbol, sympify
 
@@ -16,7 +16,7 @@ from symscale.algebra.symbols import axis, to_latex
 Overlap = Literal["full", "none", "critical"]
 MATH = "math"
 HBM = "hbm"
-AxisKey = Symbol | tuple[Symbol, ...]
+AxisKey: TypeAlias = Symbol | tuple[Symbol, ...]
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class Time:
 
     def scale(self, count: Expr | int) -> Time:
         """Every term ``count`` times over (so many layers, say)."""
-        factor = sympify(count)
+        factor = sympify(count, strict=True)
         return Time(
             tuple(
                 Stage(tuple(replace(term, value=term.value * factor) for term in stage.terms))

@@ -94,7 +94,7 @@ class Quantity:
         return replace(self, expr=self.expr + other.expr)
 
     def __mul__(self, factor: Expr | int | Rational) -> Quantity:
-        return replace(self, expr=self.expr * sympify(factor))
+        return replace(self, expr=self.expr * sympify(factor, strict=True))
 
     __rmul__ = __mul__
 

@@ -1,0 +1,137 @@
+"""The partitioner: from shardings of arrays to local computations and the movements they need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from symscale.arrays.array import Array
+from symscale.arrays.dtype import dtype
+from symscale.programs.collectives import AllReduce, Collective, Move
+from symscale.programs.layout import Layout, layout
+from symscale.programs.ops import Op, Pointwise
+from symscale.programs.phase import AddGradients, Compute, Step
+from symscale.programs.reshard import reshard
+
+
+@dataclass
+class Partitioner:
+    """Builds one pass. ``copies`` holds, by name, the shardings an array is at hand in (its own
+    first), so that what was gathered once is found again."""
+
+    wanted: Mapping[str, Array]
+    hidable: frozenset[str]
+    weights: frozenset[str]
+    copies: dict[str, list[Array]] = field(default_factory=dict)
+    steps: list[Step] = field(default_factory=list)
+
+    def hold(self, array: Array) -> None:
+        """Note that an array is at hand in this sharding."""
+        held = self.copies.setdefault(array.name, [])
+        if array not in held:
+            held.append(array)
+
+    def run(self, op: Op) -> Array:
+        """Partition one op and bring its result into the sharding it should have."""
+        return self.settle(self.compute(op))
+
+    def compute(self, op: Op) -> Array:
+        """Fetch the operands as the op needs them and compute: the result as it comes out."""
+        lying = tuple(self.copies[array.name][0] for array in op.inputs)
+        target = self.wanted.get(op.output.name)
+        where = layout(op, lying, target.sharding if target else None, self.weights)
+        operands = tuple(self.fetch(array, where) for array in op.inputs)
+        stat_axes = self.collect_statistics(op, where, operands)
+        partial = tuple(a for label in op.summed for a in where.get(label, ()))
+        result = op.output.placed(where, partial)
+        self.steps.append(Compute(op, operands, result, stat_axes))
+        return self.reduce_maximum(op, result)
+
+    def fetch(self, array: Array, where: Layout) -> Array:
+        """The array under the op's layout, from the copy at hand that is nearest to it."""
+        target = array.placed({label: where.get(label, ()) for label in array.labels})
+        critical = array.name not in self.hidable
+        ways = [reshard(copy, target, critical) for copy in self.copies[array.name]]
+        self.follow(min(ways, key=_effort))
+        return target
+
+    def follow(self, moves: tuple[Move, ...]) -> None:
+        """Carry out moves, keeping every fully reduced copy they pass through."""
+        for move in moves:
+            self.steps.append(move)
+            if not move.after.unreduced:
+                self.hold(move.after)
+
+    def settle(self, result: Array) -> Array:
+        """Bring a computed array into its wanted sharding (reduced where it is, if none is set)."""
+        name = result.name
+        target = self.wanted.get(name, result.placed(result.sharding))
+        moves = reshard(result, target, name not in self.hidable)
+        self.copies[name] = [target]
+        if not result.unreduced:
+            self.hold(result)
+        self.follow(moves)
+        return target
+
+    def settle_sum(self, name: str, parts: list[Array]) -> Array:
+        """Add gradients of one array: those that lie alike before they are reduced."""
+        groups: dict[tuple[object, ...], list[Array]] = {}
+        for part in parts:
+            groups.setdefault((part.dims, part.unreduced), []).append(part)
+        sums = [self.add(name, group, len(groups) == 1) for group in groups.values()]
+        if len(sums) == 1:
+            return self.settle(sums[0])
+        settled = [self.settle_part(part, name) for part in sums]
+        return self.settle(self.add(name, settled, True))
+
+    def add(self, name: str, parts: list[Array], last: bool) -> Array:
+        """Add arrays that lie alike; a single one keeps its name unless it is the last."""
+        if len(parts) == 1 and parts[0].name == name:
+            return parts[0]
+        if len(parts) == 1 and not last:
+            return parts[0]
+        label = name if last else f"{parts[0].name}+"
+        made = Array(label, parts[0].dims, parts[0].dtype, parts[0].unreduced)
+        op = AddGradients(tuple(p.unsharded for p in parts), made.unsharded)
+        self.steps.append(Compute(op, tuple(parts), made))
+        return made
+
+    def settle_part(self, part: Array, name: str) -> Array:
+        """One of several differently lying parts of a gradient, brought to the common sharding."""
+        target = self.wanted.get(name)
+        goal = part.placed(target.sharding if target else part.sharding)
+        for move in reshard(part, goal, name not in self.hidable):
+            self.steps.append(move)
+        return goal
+
+    def collect_statistics(
+        self, op: Op, where: Layout, operands: tuple[Array, ...]
+    ) -> tuple[str, ...]:
+        """The sums a function along sharded dims needs from all devices, one f32 a row each."""
+        if not isinstance(op, Pointwise) or op.function.reduces:
+            return ()
+        axes = tuple(a for label in op.over for a in where.get(label, ()))
+        if axes:
+            main = operands[0]
+            dims = tuple(d for d in main.dims if d.name not in op.over)
+            row = Array(f"{op.output.name}.stat", dims, dtype("f32"))
+            before = Array(row.name, dims, row.dtype, axes)
+            move = AllReduce(before, row, axes, True, True)
+            self.steps.extend([move] * op.stats)
+        return axes
+
+    def reduce_maximum(self, op: Op, result: Array) -> Array:
+        """A maximum over a sharded dim cannot be left as a partial sum."""
+        if not (isinstance(op, Pointwise) and op.function.reduces == "max" and result.unreduced):
+            return result
+        if op.reverse:
+            return result
+        whole = result.placed(result.sharding)
+        self.steps.append(AllReduce(result, whole, result.unreduced, True, reduction="max"))
+        return whole
+
+
+def _effort(moves: tuple[Move, ...]) -> tuple[int, int]:
+    """Fewer collectives first, then fewer moves."""
+    return sum(isinstance(move, Collective) for move in moves), len(moves)
+
