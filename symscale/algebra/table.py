@@ -1,0 +1,86 @@
+"""A small table of results: text in a terminal, HTML in a notebook, rows in JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any, TypeAlias
+
+from sympy import Expr
+
+from symscale.algebra.symbols import to_latex
+
+Cell: TypeAlias = str | int | float | Expr
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under named columns.
+
+    >>> print(Table(("part", "count"), (("mlp", 1200), ("head", 7))))
+    part  count
+    mlp   1,200
+    head      7
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+    def __iter__(self) -> Iterator[tuple[Cell, ...]]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __str__(self) -> str:
+        texts = [self.columns, *(tuple(map(cell_text, row)) for row in self.rows)]
+        widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+        right = [
+            all(isinstance(cell, int | float) for cell in column)
+            for column in zip(*self.rows, strict=True)
+        ]
+        return "\n".join(_line(row, widths, right) for row in texts)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{escape(name)}</th>" for name in self.columns)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{_html(cell)}</td>" for cell in row) + "</tr>"
+            for row in self.rows
+        )
+        return f"<table><tr>{head}</tr>{body}</table>"
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """One mapping a row; expressions as text."""
+        return [
+            {
+                name: str(cell) if isinstance(cell, Expr) else cell
+                for name, cell in zip(self.columns, row, strict=True)
+            }
+            for row in self.rows
+        ]
+
+
+def cell_text(cell: Cell) -> str:
+    """A cell as a terminal shows it.
+
+    >>> cell_text(1234567), cell_text(0.25)
+    ('1,234,567', '0.25')
+    """
+    if isinstance(cell, float):
+        return f"{cell:.4g}"
+    return f"{cell:,}" if isinstance(cell, int) else str(cell)
+
+
+def _line(row: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
+    cells = (
+        text.rjust(width) if to_right else text.ljust(width)
+        for text, width, to_right in zip(row, widths, right, strict=True)
+    )
+    return "  ".join(cells).rstrip()
+
+
+def _html(cell: Cell) -> str:
+    return f"${to_latex(cell)}$" if isinstance(cell, Expr) else escape(cell_text(cell))

@@ -1,0 +1,73 @@
+"""The parts that strategies are made of: each an assignment of mesh axes to dims, nothing more.
+
+``residual`` are the dims of activations as wide as the model, ``hidden`` those inside a block,
+``weights`` those of matrices. A part names roles (data, tensor, rows); a strategy puts mesh axes in
+their place. What a part costs is for the partitioner to find out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+Roles = Mapping[str, tuple[str, ...]]
+
+_NONE: Roles = MappingProxyType({})
+#: Dims along which a block is cut when its inside is split: heads, feed-forward width, vocabulary.
+_INSIDE = ("F", "N", "K", "V")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One way of splitting, by roles.
+
+    ``gradients`` and ``optimizer`` are None where they lie as the weights do; ``partial`` are roles
+    along which gradients stay partial sums until the optimizer step.
+    """
+
+    name: str
+    meaning: str
+    residual: Roles = _NONE
+    hidden: Roles = _NONE
+    weights: Roles = _NONE
+    gradients: Roles | None = None
+    optimizer: Roles | None = None
+    partial: tuple[str, ...] = ()
+    roles: tuple[str, ...] = field(default=())
+
+
+def _split(dims: tuple[str, ...], *roles: str) -> Roles:
+    return MappingProxyType(dict.fromkeys(dims, roles))
+
+
+_BATCH = _split(("B", "b"), "data")
+_WIDTH = _split(("D",), "data")
+_HALVES = _split(_INSIDE, "tensor")
+
+PARTS: Mapping[str, Part] = MappingProxyType(
+    {
+        part.name: part
+        for part in (
+            Part("dp", "data parallel: the batch is split, weights are whole everywhere",
+                 _BATCH, _BATCH, roles=("data",)),
+            Part("zero1", "data parallel with the optimizer state split; gradients stay whole",
+                 _BATCH, _BATCH, optimizer=_WIDTH, partial=("data",), roles=("data",)),
+            Part("zero2", "data parallel with the optimizer state and the gradients split",
+                 _BATCH, _BATCH, gradients=_WIDTH, optimizer=_WIDTH, roles=("data",)),
+            Part("fsdp", "fully sharded data parallel (ZeRO-3): weights split as well",
+                 _BATCH, _BATCH, _WIDTH, roles=("data",)),
+            Part("tp", "tensor parallel (Megatron), activations between blocks split on D",
+                 _split(("D",), "tensor"), _HALVES, _HALVES, roles=("tensor",)),
+            Part("tp+sp", "tensor parallel, activations between blocks split on the sequence",
+                 _split(("B",), "tensor"), _HALVES, _HALVES, roles=("tensor",)),
+            Part("2d", "2D weight-stationary: both dims of each weight split, the batch whole",
+                 _split(("D",), "rows", "tensor"), _HALVES,
+                 MappingProxyType({**_split(("D",), "rows"), **_HALVES}), roles=("rows", "tensor")),
+        )
+    }
+)  # fmt: skip
+
+ALIASES: Mapping[str, str] = MappingProxyType(
+    {"zero3": "fsdp", "ddp": "dp", "megatron": "tp", "ws2d": "2d", "zero": "fsdp"}
+)

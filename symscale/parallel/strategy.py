@@ -1,0 +1,215 @@
+"""Strategies: assignments of mesh axes to the dims of a program's arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from symscale.algebra.errors import StrategyError, near
+from symscale.algebra.table import Table
+from symscale.arrays.array import Array
+from symscale.models.decoder import two_matmul_layer
+from symscale.parallel.parts import ALIASES, PARTS, Part, Roles
+from symscale.programs.program import Program
+from symscale.programs.sharded import ShardedProgram
+
+Axes = tuple[str, ...]
+
+_DEFAULT_AXES: Mapping[str, Axes] = MappingProxyType(
+    {"data": ("X",), "rows": ("X",), "tensor": ("Y",)}
+)
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """A way of splitting a model: parts, and the mesh axes that play their roles.
+
+    ``lines(program)`` gives the sharding of every array of a program in the notation; hand the
+    strategy itself to :meth:`Program.shard`.
+
+    >>> from symscale.models.decoder import two_matmul_layer
+    >>> print("  ".join(strategy("fsdp+tp").lines(two_matmul_layer())))
+    In[B_X, D_Y]  Tmp[B_X, F_Y]  Out[B_X, D_Y]  Win[D_X, F_Y]  Wout[F_Y, D_X]
+    """
+
+    name: str
+    parts: tuple[Part, ...]
+    axes: Mapping[str, Axes]
+
+    @property
+    def meaning(self) -> str:
+        """What is split, in words."""
+        return "; ".join(part.meaning for part in self.parts)
+
+    @property
+    def mesh_axes(self) -> Axes:
+        """All mesh axes in use, each once."""
+        return tuple(dict.fromkeys(name for axes in self.axes.values() for name in axes))
+
+    def lines(self, program: Program) -> tuple[str, ...]:
+        """The sharding of a program's arrays, gradients and optimizer state, as notation."""
+        arrays = program.arrays
+        weights = [arrays[name] for name in program.weights]
+        activations = [array for array in arrays.values() if array.name not in program.weights]
+        out = [self._activation(array) for array in activations]
+        out += [self._weight(array, array.name, "weights") for array in weights]
+        for array in weights:
+            out += self._training(array)
+        return tuple(str(array.short) for array in out)
+
+    def _activation(self, array: Array) -> Array:
+        wide = "D" in array.labels
+        return array.placed(self._placing("residual" if wide else "hidden", array.labels))
+
+    def _weight(self, array: Array, name: str, kind: str, partial: Axes = ()) -> Array:
+        """A matrix as its part says; a vector along D as the activations it meets, and as that."""
+        named = Array(name, array.dims, array.dtype)
+        placing = self._placing(kind, array.labels)
+        if len(array.dims) == 1:
+            along = self._placing("residual", array.labels)
+            placing = {label: _joined(along[label], placing[label]) for label in array.labels}
+        return named.placed(placing, partial)
+
+    def _training(self, weight: Array) -> list[Array]:
+        """Gradient and optimizer state, where they lie otherwise than the weight."""
+        out = []
+        partial = tuple(a for part in self.parts for role in part.partial for a in self.axes[role])
+        if partial or any(part.gradients is not None for part in self.parts):
+            out.append(self._weight(weight, f"d{weight.name}", "gradients", partial))
+        if any(part.optimizer is not None for part in self.parts):
+            out.append(self._weight(weight, f"m{weight.name}", "optimizer"))
+        return out
+
+    def _placing(self, kind: str, labels: Iterable[str]) -> dict[str, Axes]:
+        """The mesh axes of each dim, over all parts; no axis twice."""
+        out: dict[str, Axes] = dict.fromkeys(labels, ())
+        used: set[str] = set()
+        for part in self.parts:
+            for label, roles in _roles(part, kind).items():
+                if label not in out:
+                    continue
+                fresh = tuple(a for role in roles for a in self.axes[role] if a not in used)
+                out[label] = out[label] + fresh
+                used.update(fresh)
+        return out
+
+    def shard(self, program: Program) -> ShardedProgram:
+        """The program under this strategy."""
+        return program.shard(self)
+
+    def __repr__(self) -> str:
+        roles = ", ".join(f"{role}={''.join(axes)}" for role, axes in self.axes.items())
+        return f"strategy({self.name!r}): {roles}; {self.meaning}"
+
+    def _repr_html_(self) -> str:
+        rows = tuple((line,) for line in self.lines(two_matmul_layer()))
+        return Table(("sharding",), rows)._repr_html_()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Name, axes by role, and the shardings of the two-matmul layer."""
+        return {
+            "name": self.name,
+            "axes": {role: list(axes) for role, axes in self.axes.items()},
+            "meaning": self.meaning,
+            "lines": list(self.lines(two_matmul_layer())),
+        }
+
+
+def _roles(part: Part, kind: str) -> Roles:
+    found: Roles | None = getattr(part, kind)
+    return part.weights if found is None else found
+
+
+def _joined(first: Axes, second: Axes) -> Axes:
+    return first + tuple(name for name in second if name not in first)
+
+
+def _parse(name: str) -> tuple[Part, ...]:
+    words = name.lower().replace(" ", "").split("+")
+    if "sp" in words and "tp" in words:
+        words = [word for word in words if word not in ("tp", "sp")] + ["tp+sp"]
+    out = []
+    for word in words:
+        key = ALIASES.get(word, word)
+        if key not in PARTS:
+            raise StrategyError(
+                f"unknown strategy {name!r}; parts: {', '.join(PARTS)}{near(word, PARTS)}"
+            )
+        out.append(PARTS[key])
+    return tuple(out)
+
+
+def strategy(name: str | Strategy, **axes: str | Iterable[str]) -> Strategy:
+    """A strategy by name: ``dp``, ``zero1``, ``zero2``, ``fsdp`` (``zero3``), ``tp``, ``tp+sp``, ``2d``,
+    or several joined by ``+`` (``fsdp+tp``).
+
+    Roles take mesh axes: ``data`` (X unless said), ``tensor`` (Y), ``rows`` (X, of ``2d``); capitals
+    for several one-letter axes: ``strategy("fsdp", data="XYZ")``.
+
+    Raises:
+        StrategyError: for an unknown part, parts that claim one role, or an axis used twice.
+
+    >>> strategy("fsdp", data="XYZ").mesh_axes
+    ('X', 'Y', 'Z')
+    >>> strategy("fdsp")
+    Traceback (most recent call last):
+    symscale.algebra.errors.StrategyError: unknown strategy 'fdsp'; parts: dp, zero1, zero2, fsdp, \
+tp, tp+sp, 2d; did you mean fsdp?
+    """
+    if isinstance(name, Strategy):
+        return name
+    parts = _parse(name)
+    roles = [role for part in parts for role in part.roles]
+    for role in roles:
+        if roles.count(role) > 1:
+            raise StrategyError(f"strategy {name!r}: two parts want the role {role}")
+    for role in axes:
+        if role not in roles:
+            raise StrategyError(f"strategy {name!r} has no role {role!r}; it has {', '.join(roles)}")
+    chosen = {role: tuple(axes.get(role, _DEFAULT_AXES[role])) for role in roles}
+    flat = [axis for group in chosen.values() for axis in group]
+    for axis in flat:
+        if flat.count(axis) > 1:
+            raise StrategyError(f"strategy {name!r}: mesh axis {axis} plays two roles")
+    return Strategy(name.lower(), parts, MappingProxyType(chosen))
+
+
+#: The strategies of the table, in its order.
+NAMES = ("dp", "zero1", "zero2", "fsdp", "tp", "tp+sp", "fsdp+tp", "fsdp+tp+sp", "2d")
+
+
+def strategies(program: Program | None = None, names: Iterable[str] = NAMES) -> Table:
+    """All strategies on one layer (the textbook's two matmuls unless given): sharding, and the bytes
+    that enter each device's collectives, forward, backward and in the optimizer step.
+
+    >>> print(strategies(names=("fsdp",)))
+    strategy  sharding                                                            forward bytes  \
+backward bytes  update bytes
+    fsdp      In[B_X, D] Tmp[B_X, F] Out[B_X, D] Win[D_X, F] Wout[F, D_X]  X: 4*D*F       \
+X: 8*D*F        0
+    """
+    layer = program or two_matmul_layer()
+    rows = []
+    for name in names:
+        sharded = layer.shard(strategy(name))
+        named = " ".join(a.short for a in (sharded.sharding(n) for n in layer.arrays))
+        volumes = [volume_text(phase.volume()) for phase in sharded.phases]
+        rows.append((name, named, *volumes))
+    columns = ("strategy", "sharding", "forward bytes", "backward bytes", "update bytes")
+    return Table(columns, tuple(rows))
+
+
+def volume_text(volume: Mapping[Any, Any]) -> str:
+    """Bytes by mesh axis on one line.
+
+    >>> from symscale.algebra.symbols import D, X
+    >>> volume_text({X: 2 * D})
+    'X: 2*D'
+    """
+    rows = [
+        f"{''.join(s.name for s in key) if isinstance(key, tuple) else key}: {value}"
+        for key, value in sorted(volume.items(), key=lambda item: str(item[0]))
+    ]
+    return ", ".join(rows) or "0"

@@ -1,0 +1,125 @@
+"""The zoo's configurations against published counts, by walking every weight."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from symscale.algebra.errors import ModelError
+from symscale.models.config import ModelConfig, read_config
+from symscale.models.zoo import find_config, zoo_entry, zoo_names
+
+TRUTH = json.loads((Path(__file__).parents[1] / "truth" / "models.json").read_text())["models"]
+
+
+def weights(config: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Name and shape of every stored tensor, as a checkpoint of this type lists them."""
+    width, ff = config.width, config.ff
+    yield "embed_tokens", (config.vocab, width)
+    for layer in range(config.layers):
+        yield f"{layer}.input_layernorm", (width,)
+        yield f"{layer}.q_proj", (config.heads * config.head_dim, width)
+        yield f"{layer}.k_proj", (config.kv_heads * config.head_dim, width)
+        yield f"{layer}.v_proj", (config.kv_heads * config.head_dim, width)
+        yield f"{layer}.o_proj", (width, config.heads * config.head_dim)
+        yield f"{layer}.post_attention_layernorm", (width,)
+        yield f"{layer}.gate_proj", (ff, width)
+        yield f"{layer}.up_proj", (ff, width)
+        yield f"{layer}.down_proj", (width, ff)
+    yield "norm", (width,)
+    if not config.tied:
+        yield "lm_head", (config.vocab, width)
+
+
+@pytest.mark.parametrize("name", zoo_names())
+def test_parameters_to_the_unit(name: str) -> None:
+    config = find_config(name)
+    assert config.gated
+    total = sum(math.prod(shape) for _, shape in weights(config))
+    assert total == TRUTH[name]["parameters"]
+
+
+@pytest.mark.parametrize("name", [n for n in TRUTH if "kv_bytes_per_token_bf16" in TRUTH[n]])
+def test_kv_bytes_to_the_unit(name: str) -> None:
+    config = find_config(name)
+    caches = [config.kv_heads * config.head_dim * 2] * (2 * config.layers)
+    assert sum(caches) == TRUTH[name]["kv_bytes_per_token_bf16"]
+
+
+def test_every_model_has_a_published_value_with_its_source() -> None:
+    assert set(TRUTH) == set(zoo_names())
+    assert all(row["source"].startswith("https://") for row in TRUTH.values())
+
+
+@pytest.mark.parametrize("name", zoo_names())
+def test_entry_is_complete(name: str) -> None:
+    entry = zoo_entry(name)
+    config = find_config(name)
+    assert config.name == name
+    assert config.source == entry.source
+    assert entry.source.startswith("https://")
+    assert entry.license
+    assert set(config.defaulted) <= {"head_dim"}
+    assert json.loads(json.dumps(entry.to_dict()))["config"] == dict(config.raw)
+
+
+def test_contexts_and_dtypes_as_published() -> None:
+    for name in zoo_names():
+        config = find_config(name)
+        old = {"llama-2": (4096, "f16"), "llama-3-": (8192, "bf16")}
+        expected = next((v for k, v in old.items() if name.startswith(k)), (131072, "bf16"))
+        assert (config.context, config.dtype) == expected
+        assert config.tied == name.startswith("llama-3.2")
+
+
+def test_no_name_or_alias_is_used_twice() -> None:
+    names = [n for name in zoo_names() for n in (name, *zoo_entry(name).aliases)]
+    assert len(names) == len(set(names))
+    assert all(name == name.lower() for name in names)
+
+
+@pytest.mark.parametrize(
+    "given", ["LLAMA-3.1-405B", "llama-3-405b", "meta-llama/Llama-3.1-405B", " llama3.1-405b "]
+)
+def test_case_and_aliases(given: str) -> None:
+    assert find_config(given).name == "llama-3.1-405b"
+
+
+def test_paths_and_mappings(tmp_path: Path) -> None:
+    entry = zoo_entry("llama-3.2-1b")
+    (tmp_path / "config.json").write_text(json.dumps(dict(entry.config)))
+    by_path = find_config(str(tmp_path / "config.json"))
+    assert by_path == find_config(tmp_path / "config.json")
+    assert by_path.width == find_config(entry.config).width == 2048
+    assert find_config(entry.config) == read_config(entry.config)
+
+
+def test_a_directory_without_a_slash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(dict(zoo_entry("llama-2-7b").config)))
+    monkeypatch.chdir(tmp_path)
+    assert find_config("mine").name == "mine"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("lama-3-70b", "unknown model 'lama-3-70b'; did you mean llama-3-70b or "),
+        ("qqq", "unknown model 'qqq'; known: llama-2-7b, "),
+        ("", "unknown model ''; known: "),
+        ("a\nb\0", "unknown model 'a\\nb\\x00'; known: "),
+        ("org/absent", "no file 'org/absent'; give a config.json"),
+        ("absent.json", "no file 'absent.json'; give a config.json"),
+        (70, "a config is a path or a mapping, not int: 70"),
+    ],
+)
+def test_unknown_names_in_one_line(given: object, said: str) -> None:
+    with pytest.raises(ModelError) as caught:
+        find_config(given)  # type: ignore[arg-type]
+    assert str(caught.value).startswith(said)
+    assert str(caught.value).isprintable()
