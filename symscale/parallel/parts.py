@@ -13,9 +13,12 @@ from types import MappingProxyType
 
 Roles = Mapping[str, tuple[str, ...]]
 
-_NONE: Roles = MappingProxyType({})
 #: Dims along which a block is cut when its inside is split: heads, feed-forward width, vocabulary.
 _INSIDE = ("F", "N", "K", "V")
+
+
+def _none() -> Roles:
+    return MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -28,13 +31,13 @@ class Part:
 
     name: str
     meaning: str
-    residual: Roles = _NONE
-    hidden: Roles = _NONE
-    weights: Roles = _NONE
+    residual: Roles = field(default_factory=_none)
+    hidden: Roles = field(default_factory=_none)
+    weights: Roles = field(default_factory=_none)
     gradients: Roles | None = None
     optimizer: Roles | None = None
     partial: tuple[str, ...] = ()
-    roles: tuple[str, ...] = field(default=())
+    roles: tuple[str, ...] = ()
 
 
 def _split(dims: tuple[str, ...], *roles: str) -> Roles:

@@ -1,0 +1,161 @@
+"""A training step with its numbers in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from sympy import Expr, Symbol
+
+from symscale.algebra.substitution import evaluate
+from symscale.algebra.symbols import B, T, axis
+from symscale.algebra.table import Table
+from symscale.algebra.time import Overlap, Time
+from symscale.hardware.chip import Chip
+
+if TYPE_CHECKING:
+    from symscale.studies.training import TrainingStep
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """Seconds, bytes and the bottleneck of one training step.
+
+    ``time`` is in seconds under ``overlap``; ``bottleneck`` the resource that is busiest (``math``,
+    ``hbm``, or the mesh axis of a communication); ``memory`` bytes on a device by kind.
+    """
+
+    step: TrainingStep
+    chip: Chip
+    values: Mapping[Symbol, Expr]
+    overlap: Overlap = "full"
+
+    def seconds(self, expr: Expr) -> float:
+        """An expression of the step in numbers."""
+        return float(evaluate(expr, self.values))
+
+    @property
+    def chips(self) -> int:
+        """The number of chips: the product of the mesh axes."""
+        count = 1
+        for name in self.step.strategy.mesh_axes:
+            count *= int(self.values[axis(name)])
+        return count
+
+    @property
+    def mesh(self) -> dict[str, int]:
+        """The mesh axes' sizes."""
+        return {name: int(self.values[axis(name)]) for name in self.step.strategy.mesh_axes}
+
+    @cached_property
+    def time(self) -> float:
+        """Seconds a step."""
+        return self.seconds(self.step.time.total(self.overlap))
+
+    @property
+    def math(self) -> float:
+        """Seconds of matrix arithmetic."""
+        return self.seconds(self.step.time.math)
+
+    @cached_property
+    def busy(self) -> Mapping[str, float]:
+        """Seconds that each resource is busy."""
+        return MappingProxyType(busy_seconds(self.step.time, self.values))
+
+    @property
+    def bottleneck(self) -> str:
+        """The busiest resource."""
+        return max(self.busy, key=lambda name: self.busy[name])
+
+    @property
+    def compute_fraction(self) -> float:
+        """Seconds of matrix arithmetic over seconds of the step."""
+        return self.math / self.time
+
+    @cached_property
+    def memory(self) -> Mapping[str, int]:
+        """Bytes on one device, by kind."""
+        kinds = self.step.memory.by_kind
+        found = {kind: round(float(evaluate(e, self.values))) for kind, e in kinds.items()}
+        return MappingProxyType(found)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes on one device, all kinds together."""
+        return sum(self.memory.values())
+
+    @property
+    def fits(self) -> bool:
+        """Whether it fits the chip's HBM."""
+        return self.memory_bytes <= int(self.chip.hbm_bytes)
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Tokens a second over all chips."""
+        return float(self.values[B]) / self.time
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the numbers leave out here."""
+        sequences = self.values[B] / self.values[T]
+        found = []
+        ways = evaluate(1 / self.step.layer.sharding("Os").dims[0].local, self.values) * sequences
+        if not (sequences / ways).is_integer:
+            found.append(
+                f"the batch has {float(sequences):g} sequences of {self.values[T]} tokens, cut over "
+                f"{ways} ways: a sequence lies on several chips, and the exchange of keys and values "
+                "between them is not counted"
+            )
+        return tuple(found)
+
+    def table(self) -> Table:
+        """The headline numbers."""
+        rows: list[tuple[str, str | float | int]] = [
+            ("chips", self.chips),
+            ("seconds a step", self.time),
+            ("compute fraction", self.compute_fraction),
+            ("bottleneck", self.bottleneck),
+            *((f"busy: {name}, s", value) for name, value in self.busy.items()),
+            *((f"{kind}, bytes", value) for kind, value in self.memory.items()),
+            ("fits", "yes" if self.fits else "no"),
+        ]
+        return Table(("", "value"), tuple(rows))
+
+    def __repr__(self) -> str:
+        mesh = ", ".join(f"{name}={size}" for name, size in self.mesh.items())
+        head = f"{self.step.model.name}, {self.step.strategy.name}, {self.chip.name}, {mesh}"
+        return "\n".join([head, str(self.table()), *(f"note: {note}" for note in self.notes)])
+
+    def _repr_html_(self) -> str:
+        return self.table()._repr_html_()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers, for JSON."""
+        return {
+            "model": self.step.model.name,
+            "strategy": self.step.strategy.name,
+            "chip": self.chip.name,
+            "mesh": self.mesh,
+            "chips": self.chips,
+            "overlap": self.overlap,
+            "step_time_s": self.time,
+            "compute_fraction": self.compute_fraction,
+            "bottleneck": self.bottleneck,
+            "busy_s": dict(self.busy),
+            "tokens_per_s": self.tokens_per_second,
+            "memory_bytes": self.memory_bytes,
+            "memory": dict(self.memory),
+            "fits": self.fits,
+            "notes": list(self.notes),
+        }
+
+
+def busy_seconds(time: Time, values: Mapping[Symbol, Expr]) -> dict[str, float]:
+    """Seconds that each resource is busy over all stages."""
+    out: dict[str, float] = {}
+    for term in time.merged().terms:
+        out[term.resource] = out.get(term.resource, 0.0) + float(evaluate(term.value, values))
+    return out

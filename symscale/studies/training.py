@@ -1,0 +1,202 @@
+"""The training step: a model under a strategy, symbolic first, numbers last."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from os import PathLike
+from types import MappingProxyType
+from typing import Any
+
+from sympy import Expr, Symbol
+
+from symscale.algebra.cost import Cost
+from symscale.algebra.errors import SymbolError
+from symscale.algebra.links import IDEAL, Network
+from symscale.algebra.substitution import bindings
+from symscale.algebra.symbols import L, axis, to_latex
+from symscale.algebra.time import Overlap, Time
+from symscale.algebra.units import Span
+from symscale.hardware.chip import Chip
+from symscale.hardware.chips import chip as find_chip
+from symscale.models.model import Model
+from symscale.models.model import model as find_model
+from symscale.parallel.strategy import Strategy
+from symscale.parallel.strategy import strategy as find_strategy
+from symscale.programs.phase import Phase
+from symscale.programs.program import Keep
+from symscale.programs.sharded import ShardedProgram
+from symscale.studies.memory import Checkpoints, Memory, Optimizer, training_memory
+from symscale.studies.result import StepResult
+
+
+@dataclass(frozen=True)
+class TrainingStep:
+    """A training step of a model under a strategy, in symbols.
+
+    ``layer`` and ``ends`` (embedding and head) are sharded programs; ``cost`` and ``time`` sum them
+    over L layers and all passes; ``memory`` is per device; ``at(...)`` puts the numbers in.
+    """
+
+    model: Model
+    strategy: Strategy
+    keep: Keep = "activations"
+    optimizer: Optimizer = "adam"
+    checkpoints: Checkpoints = "all"
+    network: Network = IDEAL
+
+    @cached_property
+    def layer(self) -> ShardedProgram:
+        """One layer under the strategy."""
+        return self.model.programs.layer.shard(self.strategy, keep=self.keep)
+
+    @cached_property
+    def ends(self) -> ShardedProgram:
+        """Embedding and head under the strategy."""
+        return self.model.programs.ends.shard(self.strategy, keep=self.keep)
+
+    @property
+    def passes(self) -> tuple[tuple[Phase, Phase], ...]:
+        """Forward, backward and update, each of a layer and of the ends."""
+        return tuple(zip(self.layer.phases, self.ends.phases, strict=True))
+
+    @cached_property
+    def cost(self) -> Cost:
+        """Everything the step costs a device, over all layers and passes."""
+        total = Cost(span=Span.STEP)
+        for layer, ends in self.passes:
+            total = total + layer.cost.scale(L, Span.STEP) + ends.cost.scale(1, Span.STEP)
+        return total
+
+    def pass_time(self, position: int) -> Time:
+        """One pass over all layers, as a stage: 0 forward, 1 backward, 2 update."""
+        layer, ends = self.passes[position]
+        both = layer.time_on(self.network).scale(L).beside(ends.time_on(self.network))
+        return both.merged()
+
+    @cached_property
+    def time(self) -> Time:
+        """Seconds of the step: forward, then backward, then update."""
+        whole = self.pass_time(0).then(self.pass_time(1))
+        update = self.pass_time(2)
+        return whole.then(update) if update.terms else whole
+
+    @cached_property
+    def memory(self) -> Memory:
+        """Bytes on one device, by kind."""
+        return training_memory(self.layer, self.ends, self.optimizer, self.checkpoints)
+
+    def on(self, chip: str | PathLike[str] | Chip, **options: Any) -> TrainingStep:
+        """The same step timed on a chip's own network."""
+        found = find_chip(chip)
+        return replace(self, network=found.network(self.strategy.mesh_axes, **options))
+
+    def at(
+        self,
+        chip: str | PathLike[str] | Chip,
+        *,
+        overlap: Overlap = "full",
+        fidelity: str = "ideal",
+        **numbers: Any,
+    ) -> StepResult:
+        """The step with numbers in it.
+
+        Args:
+            chip: the name of a chip, or a chip.
+            overlap: what overlaps with what (see :meth:`Time.total`).
+            fidelity: ``"ideal"`` (bytes over bandwidth) or ``"ring"``.
+            numbers: ``B`` (tokens), each mesh axis (``X=2048``), and perhaps ``T`` (the sequence, the
+                model's context unless given), ``M_X`` or any rate.
+
+        Raises:
+            SymbolError: for a leftover symbol, or a number that is not above zero.
+            ShardingError: for a mesh axis that does not divide its dim.
+            HardwareError: for an unknown chip or a mesh that does not fit it.
+
+        >>> r = training("llama-3-70b", "fsdp+tp").at(chip="tpu-v5p", B=2**22, X=2048, Y=4)
+        >>> r.bottleneck, r.fits
+        ('math', True)
+        """
+        found = find_chip(chip)
+        sizes = self._mesh_sizes(numbers)
+        timed = self.on(found, fidelity=fidelity, sizes=sizes)
+        laid = found.layout(self.strategy.mesh_axes, sizes).bindings
+        values = bindings(found, self.model, laid, **{"T": self._length(numbers), **numbers})
+        self.check(values)
+        return StepResult(timed, found, MappingProxyType(values), overlap)
+
+    def _mesh_sizes(self, numbers: Mapping[str, Any]) -> dict[str, int]:
+        missing = [name for name in self.strategy.mesh_axes if name not in numbers]
+        if missing:
+            raise SymbolError(
+                f"no size for mesh axis {', '.join(missing)} of strategy {self.strategy.name}; "
+                f"give {', '.join(f'{name}=...' for name in missing)}"
+            )
+        values = bindings(**{name: numbers[name] for name in self.strategy.mesh_axes})
+        return {name: int(values[axis(name)]) for name in self.strategy.mesh_axes}
+
+    def _length(self, numbers: Mapping[str, Any]) -> Any:
+        length = numbers.get("T", self.model.context)
+        if length is None:
+            raise SymbolError(f"{self.model.name} names no context length; give T=...")
+        return length
+
+    def check(self, values: Mapping[Symbol, Expr]) -> None:
+        """Refuse a mesh axis that does not divide its dim.
+
+        Sequences may be cut: attention inside a cut sequence is computed where its queries lie.
+
+        Raises:
+            ShardingError: naming axis and dim.
+        """
+        for sharded in (self.layer, self.ends):
+            for name in sharded.program.arrays:
+                array = sharded.sharding(name)
+                if "b" not in array.labels:
+                    array.check(values)
+
+    def __repr__(self) -> str:
+        return f"training step of {self.model.name}, {self.strategy.name}\n{self.time!r}"
+
+    def _repr_latex_(self) -> str:
+        return f"${to_latex(self.time.lower)}$"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Model, strategy, time and memory as plain text."""
+        return {
+            "model": self.model.name,
+            "strategy": self.strategy.to_dict(),
+            "time": self.time.to_dict(),
+            "memory": self.memory.to_dict(),
+            "cost": self.cost.to_dict(),
+        }
+
+
+def training(
+    model: str | PathLike[str] | Mapping[str, Any] | Model,
+    strategy: str | Strategy,
+    *,
+    keep: Keep = "activations",
+    optimizer: Optimizer = "adam",
+    checkpoints: Checkpoints = "all",
+) -> TrainingStep:
+    """A training step, symbolic in batch, sequence, mesh axes and rates.
+
+    Attention scores are counted in full (no causal halving), nothing is recomputed, and work of the
+    vector unit takes no time of its own.
+
+    Args:
+        model: a name of the zoo, a ``config.json``, a mapping of its keys, or a model.
+        strategy: a name (``"fsdp+tp"``) or a strategy.
+        keep: gathered forward copies that the backward pass finds (see :meth:`Program.shard`).
+        optimizer: what state a parameter has (see :func:`training_memory`).
+        checkpoints: which activations are saved (see :func:`training_memory`).
+
+    >>> training("llama-3-8b", "dp").time.by_axis
+    mappingproxy({X: (L*(12*D*F + 8*D*H*K + 8*D*H*N + 8*D) + 8*D*V + 4*D)/(M_X*W_ici)})
+    """
+    return TrainingStep(
+        find_model(model), find_strategy(strategy), keep, optimizer, checkpoints
+    )
+
