@@ -23,6 +23,19 @@ _WHERE |= {
     "array": "symscale.arrays.array",
     "einsum": "symscale.programs.einsum",
     "program": "symscale.programs.program",
+    "crossover": "symscale.solve.crossover",
+    "leading": "symscale.solve.leading",
+    "minimise": "symscale.solve.minimise",
+    "regimes": "symscale.solve.regimes",
+    "numeric": "symscale.solve.numeric",
+    "chip": "symscale.hardware.chips",
+    "chips": "symscale.hardware.chips",
+    "model": "symscale.models.model",
+    "models": "symscale.models.model",
+    "strategy": "symscale.parallel.strategy",
+    "strategies": "symscale.parallel.strategy",
+    "training": "symscale.studies.training",
+    "report": "symscale.report",
 }
 
 __all__ = ["Eq", "symbols", *_WHERE]

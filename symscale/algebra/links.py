@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 
 from sympy import Add, Expr, Rational
 
+from symscale.algebra.maximum import Maximum
 from symscale.algebra.symbols import W_ici, axis, links
 
 CollectiveKind = Literal[
@@ -36,7 +37,8 @@ class IdealTorus:
     """Bytes over bandwidth on a torus; a mesh axis is laid over ``M`` of its physical axes.
 
     ``W_ici`` counts both directions of one physical axis, as the book does. An AllToAll on a
-    bidirectional ring of X devices moves a quarter of what an AllGather of the same array would.
+    bidirectional ring of X devices moves a quarter of what an AllGather of the same array would;
+    over several axes the slowest decides.
 
     Source: How To Scale Your Model, "Sharded Matrices".
     """
@@ -48,9 +50,8 @@ class IdealTorus:
     def time(self, kind: CollectiveKind, volume: Expr, axes: Sequence[str]) -> Expr:
         """Seconds: volume over bandwidth (an AllToAll's local bytes times X/4)."""
         if kind == "AllToAll":
-            for name in axes:
-                volume = volume * axis(name)
-            volume = volume * Rational(1, 4)
+            slowest = Maximum(*(axis(name) / links(name) for name in axes))
+            return volume * Rational(1, 4) * slowest / W_ici
         return volume / self.bandwidth(axes)
 
     def resource(self, axes: Sequence[str]) -> str:

@@ -6,9 +6,10 @@ and stacks fractions even inside a sentence; the printers here do what a person 
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from sympy import Expr, Float, Integer, Mul, Pow, Rational, S, fraction
+from sympy import Expr, Float, Integer, Mul, Pow, Rational, S, Symbol, fraction
 from sympy.printing.latex import LatexPrinter
 from sympy.printing.str import StrPrinter
 
@@ -91,12 +92,44 @@ class MathPrinter(LatexPrinter):  # type: ignore[misc]
             numer, denom = fraction(gathered, exact=True)
             if denom is not S.One:
                 return f"{self._over(numer, denom=False)} / {self._over(denom, denom=True)}"
-        return str(super()._print_Mul(gathered))
+        return self._tall(gathered) or str(super()._print_Mul(gathered))
+
+    def _tall(self, product: Mul) -> str:
+        """``k/d (a/b + c)`` for a quotient whose top holds fractions; empty when there is none.
+
+        A fraction inside a fraction is set in a size nobody can read.
+        """
+        numer, denom = fraction(product, exact=True)
+        if denom is S.One or self._inline:
+            return ""
+        factors = Mul.make_args(numer)
+        inner = [self._print(f) for f in factors]
+        tall = [rf"\left({t}\right)" if f.is_Add else t for f, t in zip(factors, inner, strict=True)
+                if r"\frac" in t]  # fmt: skip
+        if not tall:
+            return ""
+        flat = [f for f, t in zip(factors, inner, strict=True) if r"\frac" not in t]
+        scale = Mul(*flat, evaluate=False) if flat else S.One
+        over = rf"\frac{{{self._print(scale)}}}{{{self._print(denom)}}}"
+        return " ".join([over, *tall])
+
+    def _add_parens(self, s: str) -> str:
+        return f"({s})" if self._inline else str(super()._add_parens(s))
 
     def _over(self, part: Expr, denom: bool) -> str:
         tex = str(self._print(part))
         loose = part.is_Add or (denom and (part.is_Mul or r"\times" in tex))
         return f"({tex})" if loose else tex
+
+    def _print_Symbol(self, expr: Symbol, style: str = "plain") -> str:
+        known = expr in self._settings["symbol_names"]
+        word = re.fullmatch(r"[A-Za-z]_\w{2,}", expr.name)
+        if word and not known:
+            return name_to_latex(expr.name)
+        return str(super()._print_Symbol(expr, style))
+
+    def _print_LogOp(self, args: Any, char: str) -> str:
+        return str(super()._print_LogOp(args, rf"\;{char}\;"))
 
     def _print_Integer(self, expr: Integer) -> str:
         short = short_integer(int(expr))

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sympy import Expr, Integer, Mul, Symbol, sympify
+from sympy import Expr, Integer, Mul, Symbol
 
 from symscale.algebra.errors import NotationError, ShardingError, SymbolError
-from symscale.algebra.substitution import evaluate
-from symscale.algebra.symbols import axis, info, symbol
-from symscale.arrays.dtype import DEFAULT, DType, dtype
+from symscale.algebra.substitution import evaluate, exact
+from symscale.algebra.symbols import axis, check_known, info, symbol
+from symscale.arrays.dtype import DEFAULT, DType
 from symscale.arrays.mesh import Mesh
 from symscale.arrays.notation import ArrayText, DimText, axes_text, parse_array
 
@@ -188,12 +188,14 @@ def dim_size(name: str, sizes: Mapping[str, Expr] | None = None) -> Expr:
     """The size of a dim: as given, else the number it is written as, else the symbol of its name.
 
     Raises:
-        NotationError: when the name is a rate's or a time's.
+        NotationError: when the name is a rate's or a time's, or the number zero.
     """
     if sizes and name in sizes:
-        return sympify(sizes[name])
+        return sizes[name]
     if name.isdigit():
-        return Integer(name)
+        if int(name) == 0:
+            raise NotationError(f"dim {name!r}: a size must be above zero")
+        return Integer(int(name))
     made = symbol(name)
     if info(made).kind not in ("dim", "count"):
         raise NotationError(
@@ -202,10 +204,50 @@ def dim_size(name: str, sizes: Mapping[str, Expr] | None = None) -> Expr:
     return made
 
 
+def given_sizes(sizes: Mapping[str, Expr | int] | None) -> dict[str, Expr]:
+    """Sizes given by hand, as expressions.
+
+    Raises:
+        SymbolError: for a size that is text, or not above zero.
+        NotationError: for one that is not whole.
+
+    >>> given_sizes({"b": "B/T"})
+    Traceback (most recent call last):
+    symscale.algebra.errors.SymbolError: size of dim b = 'B/T': a number is wanted
+    """
+    return {name: _given_size(name, size) for name, size in (sizes or {}).items()}
+
+
+def _given_size(name: str, size: Any) -> Expr:
+    if isinstance(size, Expr) and size.free_symbols:
+        check_known(size)
+        return size
+    number = exact(size, f"size of dim {name}")
+    if not number.is_integer:
+        raise NotationError(f"size of dim {name} = {size}: a whole number is wanted")
+    return number
+
+
+def _check_axes(text: ArrayText) -> None:
+    used = [name for dim in text.dims for name in dim.axes]
+    for name in (*used, *text.unreduced):
+        known = info(axis(name))
+        if known.kind != "axis":
+            raise NotationError(
+                f"mesh axis {name!r} of {text} is the symbol of something else "
+                f"({known.meaning}); rename the axis"
+            )
+
+
 def from_text(
     text: ArrayText, sizes: Mapping[str, Expr] | None = None, default: DType = DEFAULT
 ) -> Array:
-    """The array that a parsed notation describes."""
+    """The array that a parsed notation describes.
+
+    Raises:
+        NotationError: when a dim or a mesh axis has the name of a rate, or of one another.
+    """
+    _check_axes(text)
     dims = tuple(Dim(d.name, dim_size(d.name, sizes), d.axes) for d in text.dims)
     return Array(text.name, dims, text.dtype or default, text.unreduced)
 
@@ -223,5 +265,4 @@ def array(text: str, sizes: Mapping[str, Expr | int] | None = None) -> Array:
     >>> array("In[B_X, D]{U_Y}")
     array('In: bf16[B_X, D]{U_Y}')
     """
-    given = {name: sympify(size) for name, size in (sizes or {}).items()}
-    return from_text(parse_array(text), given, dtype("bf16"))
+    return from_text(parse_array(text), given_sizes(sizes), DEFAULT)

@@ -15,8 +15,8 @@ from symscale.algebra.errors import NotationError, near
 class DType:
     """An element type.
 
-    ``bytes`` is exact (an int4 is half a byte); ``rate`` is the symbol of the chip's matrix rate for
-    products in this type. ``mantissa`` orders types by how much a mixed product must keep.
+    ``bytes`` is exact (an int4 is half a byte); ``rate`` is the symbol of the chip's matrix rate
+    for products in this type; ``width`` is its bits.
     """
 
     name: str

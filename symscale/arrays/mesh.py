@@ -10,7 +10,7 @@ from sympy import Expr, Mul
 
 from symscale.algebra.errors import ShardingError
 from symscale.algebra.substitution import exact
-from symscale.algebra.symbols import axis
+from symscale.algebra.symbols import axis, info
 
 
 class Mesh(Mapping[str, Expr]):
@@ -19,7 +19,9 @@ class Mesh(Mapping[str, Expr]):
     Axes given by name alone are symbolic; ``Mesh(X=4, Y=2)`` has numbers.
 
     Raises:
-        ShardingError: for an axis named twice or a size that is no whole number above zero.
+        ShardingError: for an axis named twice, one with the name of another symbol, or a size that
+            is not whole.
+        SymbolError: for a size that is no number above zero.
 
     >>> Mesh("X", "Y").devices
     X*Y
@@ -31,6 +33,13 @@ class Mesh(Mapping[str, Expr]):
         made: dict[str, Expr] = {name: axis(name) for name in names}
         if len(made) < len(names) or set(made) & set(sizes):
             raise ShardingError(f"mesh axes {', '.join((*names, *sizes))}: a name occurs twice")
+        for name in (*names, *sizes):
+            known = info(axis(name))
+            if known.kind != "axis":
+                raise ShardingError(
+                    f"mesh axis {name!r} is the symbol of something else ({known.meaning}); "
+                    "rename the axis"
+                )
         for name, size in sizes.items():
             made[name] = _size(name, size)
         self._axes = MappingProxyType(made)

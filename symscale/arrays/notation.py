@@ -1,8 +1,9 @@
 """The named-axis notation, parsed and printed.
 
-``Name[dim, dim]`` or ``Name: dtype[dim, dim]``. After a dim's last underscore, capitals are mesh axes
-(``D_XY``, in order from major to minor); long axis names go in braces (``D_{data,model}``); any other
-underscore belongs to the dim's name. ``{U_X}`` behind the bracket marks partial sums along X.
+``Name[dim, dim]`` or ``Name: dtype[dim, dim]``. After a dim's last underscore, capitals are mesh
+axes (``D_XY``, in order from major to minor); long axis names go in braces (``D_{data,model}``, and
+``n_Q_{}`` is a dim ``n_Q`` over no axis); any other underscore belongs to the dim's name. ``{U_X}``
+behind the bracket marks partial sums along X.
 
 Source: the notation of How To Scale Your Model, "Sharded Matrices", made explicit.
 """
@@ -32,7 +33,10 @@ class DimText:
     axes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return self.name + (f"_{axes_text(self.axes)}" if self.axes else "")
+        if self.axes:
+            return f"{self.name}_{axes_text(self.axes)}"
+        head, _, tail = self.name.rpartition("_")
+        return f"{self.name}_{{}}" if head and _CAPITALS.fullmatch(tail) else self.name
 
 
 @dataclass(frozen=True)
@@ -208,7 +212,7 @@ def _array(scanner: _Scanner) -> ArrayText:
 def _no_repeats(scanner: _Scanner, name: str, dims: list[DimText]) -> None:
     names = [dim.name for dim in dims]
     for dim in names:
-        if names.count(dim) > 1 and not dim.isdigit():
+        if names.count(dim) > 1:
             scanner.fail(f"dim {dim} occurs twice in {name}")
 
 

@@ -64,6 +64,7 @@ class AllGather(Collective):
 
     @property
     def volume(self) -> Expr:
+        """Bytes on one device after it."""
         return self.after.bytes
 
 
@@ -75,6 +76,7 @@ class ReduceScatter(Collective):
 
     @property
     def volume(self) -> Expr:
+        """Bytes on one device before it."""
         return self.before.bytes
 
 
@@ -86,6 +88,7 @@ class AllReduce(Collective):
 
     @property
     def volume(self) -> Expr:
+        """Twice the bytes on one device: a ReduceScatter and an AllGather of them."""
         return 2 * self.before.bytes
 
 
@@ -98,6 +101,7 @@ class AllToAll(Collective):
 
     @property
     def volume(self) -> Expr:
+        """Bytes on one device before it."""
         return self.before.bytes
 
 
@@ -107,4 +111,5 @@ class CollectivePermute(Collective):
 
     @property
     def volume(self) -> Expr:
+        """Bytes on one device before it."""
         return self.before.bytes

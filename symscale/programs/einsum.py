@@ -90,9 +90,9 @@ def einsum(
 ) -> Product:
     """A product of two named-axis arrays: ``"A[B, D] * W[D, F] -> Out[B, F]"``.
 
-    Dims of both operands that the result lacks are summed; dims of all three are batching. Arrays are
-    bf16 unless said (``W: int8[D, F]``); the product runs in the wider of its operands' types unless
-    ``math`` names another. Shardings (``A[B_X, D]``) are partitioned.
+    Dims of both operands that the result lacks are summed; dims of all three are batching. Arrays
+    are bf16 unless said (``W: int8[D, F]``); the product runs in the wider of its operands' types
+    unless ``math`` names another. Shardings (``A[B_X, D]``) are partitioned.
 
     Raises:
         NotationError: pointing at the character.

@@ -1,8 +1,8 @@
 """Where an op computes: the sharding of each dim while it runs, before any array is moved.
 
-These are the textbook's four cases and their relatives. An operand that alone is sharded on a summed
-dim is gathered; where both are, the product is local and its result a partial sum; where two dims
-claim one mesh axis, the claim survives that leaves the wanted result's sharding.
+These are the textbook's four cases and their relatives. An operand that alone is sharded on a
+summed dim is gathered; where both are, the product is local and its result a partial sum; where two
+dims claim one mesh axis, the claim survives that leaves the wanted result's sharding.
 """
 
 from __future__ import annotations
@@ -142,19 +142,19 @@ def _slice_for(out: Layout, wanted: Mapping[str, Axes]) -> None:
 def _pointwise(
     op: Pointwise, operands: tuple[Array, ...], wanted: Mapping[str, Axes] | None
 ) -> Layout:
-    """Dims that vanish lie as in the main operand; the others as the result wants them.
+    """An elementwise op works where its result should lie.
 
-    Where the result wants an axis that a vanishing dim holds, the work stays where the operand lies
-    and leaves a partial sum there.
+    Where dims vanish, the work stays where the main operand lies (sliced finer where that is free):
+    what then has to move is the smaller result.
     """
     main = max(operands, key=lambda array: len(array.labels))
     held = {label: main.dim(label).axes if label in main.labels else () for label in op.labels}
     if wanted is None:
         return held
-    taken = {axis for label in op.summed for axis in held[label]}
-    clash = any(axis in taken for axes in wanted.values() for axis in axes)
-    kept = held if clash else wanted
-    return {label: held[label] if label in op.summed else kept[label] for label in op.labels}
+    if op.summed:
+        _slice_for(held, wanted)
+        return held
+    return {label: wanted[label] for label in op.labels}
 
 
 def _view(op: View, operand: Array) -> Layout:

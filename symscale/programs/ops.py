@@ -85,6 +85,7 @@ class Einsum(Op):
         return self.math_dtype.rate
 
     def flops(self, local: dict[str, Expr]) -> Expr:
+        """Twice the product of all dims, given the size of each on a device."""
         return 2 * Mul(*(local[label] for label in self.labels))
 
 
@@ -92,8 +93,8 @@ class Einsum(Op):
 class Pointwise(Op):
     """An elementwise function, or one along some dims (``over``), or a reduction over them.
 
-    As the reverse of a function (``reverse`` true) its inputs are the incoming gradient and what the
-    function's reverse needs; dims that its result lacks are summed.
+    As the reverse of a function (``reverse`` true) its inputs are the incoming gradient and what
+    the function's reverse needs; dims that its result lacks are summed.
     """
 
     function: Function = field(kw_only=True)
@@ -103,6 +104,7 @@ class Pointwise(Op):
 
     @property
     def name(self) -> str:
+        """The function's name, primed in reverse."""
         return self.function.name + ("'" if self.reverse else "")
 
     @property
@@ -122,6 +124,7 @@ class Pointwise(Op):
         return not (passes and not self.summed)
 
     def vector_flops(self, local: dict[str, Expr]) -> Expr:
+        """The function's operations on an element, times the elements on a device."""
         each = self.function.reverse_flops if self.reverse else self.function.flops
         return each * Mul(*(local[label] for label in self.labels))
 
@@ -144,6 +147,7 @@ class Lookup(Op):
 
     @property
     def name(self) -> str:
+        """``lookup``, primed in reverse."""
         return "lookup'" if self.reverse else "lookup"
 
 
@@ -158,6 +162,7 @@ class View(Op):
 
     @property
     def moves_bytes(self) -> bool:
+        """The elements stay where they are."""
         return False
 
     @cached_property
@@ -173,14 +178,21 @@ class View(Op):
             taken = _match(source, target)
             if taken is None:
                 break
-            left, right = taken
-            out.append((tuple(d.name for d in source[:left]), tuple(d.name for d in target[:right])))
-            source, target = source[left:], target[right:]
+            count, ways = taken
+            names = tuple(dim.name for dim in source[:count]), tuple(d.name for d in target[:ways])
+            out.append(names)
+            source, target = source[count:], target[ways:]
         if source or target:
             raise ProgramError(
                 f"{describe(self)}: the dims do not match up; sizes "
                 f"{self.inputs[0].global_shape} against {self.output.global_shape}"
             )
+        for left, right in out:
+            moved = [d for d in left if d in self.output.labels and d not in right]
+            if moved:
+                raise ProgramError(
+                    f"{describe(self)}: dim {moved[0]} keeps its name but not its elements"
+                )
         return tuple(out)
 
 

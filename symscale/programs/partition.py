@@ -16,8 +16,11 @@ from symscale.programs.reshard import reshard
 
 @dataclass
 class Partitioner:
-    """Builds one pass. ``copies`` holds, by name, the shardings an array is at hand in (its own
-    first), so that what was gathered once is found again."""
+    """Builds one pass.
+
+    ``copies`` holds, by name, the shardings an array is at hand in (its own first), so that what
+    was gathered once is found again.
+    """
 
     wanted: Mapping[str, Array]
     hidable: frozenset[str]
@@ -77,11 +80,15 @@ class Partitioner:
         """Add gradients of one array: those that lie alike before they are reduced."""
         groups: dict[tuple[object, ...], list[Array]] = {}
         for part in parts:
-            groups.setdefault((part.dims, part.unreduced), []).append(part)
+            groups.setdefault((part.dims, frozenset(part.unreduced)), []).append(part)
         sums = [self.add(name, group, len(groups) == 1) for group in groups.values()]
         if len(sums) == 1:
             return self.settle(sums[0])
-        settled = [self.settle_part(part, name) for part in sums]
+        goal = self.wanted.get(name, sums[0])
+        shared = tuple(a for a in goal.unreduced if all(a in part.unreduced for part in sums))
+        settled = [
+            self.settle_part(part, part.placed(goal.sharding, shared), name) for part in sums
+        ]
         return self.settle(self.add(name, settled, True))
 
     def add(self, name: str, parts: list[Array], last: bool) -> Array:
@@ -96,12 +103,9 @@ class Partitioner:
         self.steps.append(Compute(op, tuple(parts), made))
         return made
 
-    def settle_part(self, part: Array, name: str) -> Array:
+    def settle_part(self, part: Array, goal: Array, name: str) -> Array:
         """One of several differently lying parts of a gradient, brought to the common sharding."""
-        target = self.wanted.get(name)
-        goal = part.placed(target.sharding if target else part.sharding)
-        for move in reshard(part, goal, name not in self.hidable):
-            self.steps.append(move)
+        self.steps.extend(reshard(part, goal, name not in self.hidable))
         return goal
 
     def collect_statistics(
@@ -134,4 +138,3 @@ class Partitioner:
 def _effort(moves: tuple[Move, ...]) -> tuple[int, int]:
     """Fewer collectives first, then fewer moves."""
     return sum(isinstance(move, Collective) for move in moves), len(moves)
-

@@ -57,9 +57,11 @@ class AddGradients(Op):
 
     @property
     def name(self) -> str:
+        """What a cost record calls it."""
         return "add"
 
     def vector_flops(self, local: dict[str, Expr]) -> Expr:
+        """One addition an element for each gradient after the first."""
         size = S.One
         for label in self.output.labels:
             size *= local[label]
@@ -114,12 +116,14 @@ class Phase:
             "vector flops": step.vector_flops,
             "hbm bytes": self._bytes(step),
         }
-        return [(replace(key, kind=kind), amount) for kind, amount in amounts.items() if amount != 0]
+        return [
+            (replace(key, kind=kind), amount) for kind, amount in amounts.items() if amount != 0
+        ]
 
     def _bytes(self, step: Compute) -> Expr:
         if not step.op.moves_bytes:
             return S.Zero
-        touched = {array: None for array in (*step.inputs, step.output)}
+        touched = dict.fromkeys((*step.inputs, step.output))
         return Add(*(array.bytes for array in touched if array.name not in self.fused))
 
     @property

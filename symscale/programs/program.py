@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from sympy import Add, Expr, sympify
+from sympy import Add, Expr
 
 from symscale.algebra.errors import NotationError, ProgramError, near
-from symscale.arrays.array import Array, from_text
+from symscale.arrays.array import Array, from_text, given_sizes
 from symscale.arrays.dtype import DEFAULT, DTYPES
 from symscale.arrays.notation import ArrayText, StatementText, parse_statement
 from symscale.programs.functions import FUNCTIONS
@@ -65,7 +65,8 @@ class Program:
 
         A strategy (anything with a ``lines(program)`` method) may stand for its lines. Inputs and
         weights not named are replicated; other arrays not named take the sharding their op yields,
-        with partial sums reduced. A line ``"dW[D, F]{U_X}"`` shards a gradient apart from its array.
+        with partial sums reduced. A line ``"dW[D, F]{U_X}"`` shards a gradient apart from its
+        array.
 
         ``keep`` says which gathered copies of the forward pass the backward pass finds again:
         ``"activations"`` (weights are gathered anew), ``"all"`` or ``"none"``.
@@ -74,9 +75,9 @@ class Program:
             NotationError: pointing at the character.
             ProgramError: for an array that the program does not have, or other dims than it has.
 
-        >>> mlp = program("In[B, D] * Win[D, F] -> Tmp[B, F]", "Tmp[B, F] * Wout[F, D] -> Out[B, D]")
-        >>> mlp.shard("In[B_X, D]", "Out[B_X, D]").forward.flops
-        4*B*D*F/X
+        >>> mm = program("In[B, D] * W[D, F] -> Out[B, F]")
+        >>> mm.shard("In[B_X, D]", "Out[B_X, F]").forward.flops
+        2*B*D*F/X
         """
         from symscale.programs.sharded import ShardedProgram
 
@@ -105,9 +106,10 @@ def program(
 ) -> Program:
     """A program from lines of notation.
 
-    A line is a product ``A[B, D] * W[D, F] -> Out[B, F]``, a sum ``A[B] + C[B] -> R[B]``, a function
-    ``relu(A[B, F]) -> R[B, F]`` (along dims: ``softmax(P[B, S]; S) -> Q[B, S]``), a table lookup
-    ``lookup(Ids[B], Table[V, D]) -> Out[B, D]`` or a regrouping of dims ``A[B, D] -> C[b, T, D]``.
+    A line is a product ``A[B, D] * W[D, F] -> Out[B, F]``, a sum ``A[B] + C[B] -> R[B]``, a
+    function ``relu(A[B, F]) -> R[B, F]`` (along dims: ``softmax(P[B, S]; S) -> Q[B, S]``), a table
+    lookup ``lookup(Ids[B], Table[V, D]) -> Out[B, D]`` or a regrouping of dims
+    ``A[B, D] -> C[b, T, D]``.
 
     Args:
         lines: the lines, in order.
@@ -128,7 +130,7 @@ def program(
     """
     if not lines:
         raise ProgramError("a program needs at least one line")
-    given = {name: sympify(size) for name, size in (sizes or {}).items()}
+    given = given_sizes(sizes)
     known: dict[str, Array] = {}
     ops: list[Op] = []
     for number, line in enumerate(lines, 1):
@@ -144,6 +146,9 @@ def _check_names(made: Program) -> None:
     for name in (*made.inputs, *made.fused):
         if name not in made.arrays:
             raise ProgramError(f"no line has an array {name!r}{near(name, made.arrays)}")
+    for name in made.arrays:
+        if name[0] == "d" and name[1:] in made.arrays:
+            raise ProgramError(f"{name} is the name of {name[1:]}'s gradient; rename the array")
     for op_number, op in enumerate(made.ops, 1):
         later = {later_op.output.name for later_op in made.ops[op_number - 1 :]}
         for array in op.inputs:
@@ -232,10 +237,10 @@ def _pointwise(
     lost = over if function.reduces else ()
     expected = tuple(label for label in operands[0].labels if label not in lost)
     if result.labels != expected:
-        raise ProgramError(
-            f"{describe(made)}: the result should be [{', '.join(expected)}]"
-        )
+        raise ProgramError(f"{describe(made)}: the result should be [{', '.join(expected)}]")
     stray = [label for part in operands for label in part.labels if label not in operands[0].labels]
     if stray or any(label not in operands[0].labels for label in over):
-        raise ProgramError(f"{describe(made)}: dim {(stray or over)[0]} is not in the first operand")
+        raise ProgramError(
+            f"{describe(made)}: dim {(stray or over)[0]} is not in the first operand"
+        )
     return made

@@ -1,7 +1,7 @@
 """The way from one sharding of an array to another: slices, reductions, AllToAlls, gathers.
 
-The order of axes on a dim matters. Taking the last (minor) axis off ``I_XY`` is one AllGather; taking
-off the first leaves the blocks in the wrong order, so a CollectivePermute comes before it.
+The order of axes on a dim matters. Taking the last (minor) axis off ``I_XY`` is one AllGather;
+taking off the first leaves the blocks in the wrong order, so a CollectivePermute comes before it.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def reshard(source: Array, target: Array, critical: bool = True) -> tuple[Move, 
     route.slice_free()
     route.scatter_partials()
     route.reduce_partials()
-    route.put_leavers_last()
-    route.move_between_dims()
-    route.gather()
+    while route.leaving():
+        route.put_leavers_last()
+        route.take_off()
     route.fix_order()
     return tuple(route.moves)
 
@@ -99,14 +99,27 @@ class _Route:
             after = self.now.placed(self.now.sharding, kept)
             self.go(AllReduce(self.now, after, axes, self.critical))
 
+    def leavers(self, label: str) -> Axes:
+        wanted = self.wanted(label)
+        return tuple(name for name in self.now.dim(label).axes if name not in wanted)
+
+    def leaving(self) -> tuple[str, ...]:
+        """The dims that still hold an axis which the target does not want there."""
+        return tuple(label for label in self.now.labels if self.leavers(label))
+
+    def home(self, name: str) -> str | None:
+        """The dim that the target wants this axis on."""
+        return next((d.name for d in self.target.dims if name in d.axes), None)
+
     def put_leavers_last(self) -> None:
         """One permute that brings every axis about to leave its dim to the minor end."""
         order: dict[str, Axes] = {}
-        for dim in self.now.dims:
-            kept = tuple(name for name in self.wanted(dim.name) if name in dim.axes)
-            leaving = tuple(name for name in dim.axes if name not in kept)
-            if leaving and dim.axes[: len(kept)] != kept:
-                order[dim.name] = kept + leaving
+        for label in self.leaving():
+            held = self.now.dim(label).axes
+            kept = tuple(name for name in self.wanted(label) if name in held)
+            if held[: len(kept)] != kept:
+                movers_last = sorted(self.leavers(label), key=lambda name: bool(self.home(name)))
+                order[label] = kept + tuple(movers_last)
         self.permute(order)
 
     def permute(self, order: dict[str, Axes]) -> None:
@@ -116,49 +129,40 @@ class _Route:
         axes = tuple(name for label in order for name in self.now.dim(label).axes)
         self.go(CollectivePermute(self.now, after, axes, self.critical))
 
-    def leavers(self, label: str) -> Axes:
-        wanted = self.wanted(label)
-        return tuple(name for name in self.now.dim(label).axes if name not in wanted)
+    def take_off(self) -> None:
+        """One step that takes minor axes off a dim; those that change dims go before gathers."""
+        for label in self.leaving():
+            home = self.home(self.leavers(label)[-1])
+            if home:
+                self.all_to_all(label, home)
+                return
+        self.gather(self.leaving()[0])
 
-    def home(self, name: str) -> str | None:
-        """The dim that the target wants this axis on."""
-        return next((d.name for d in self.target.dims if name in d.axes), None)
-
-    def move_between_dims(self) -> None:
-        for dim in self.target.dims:
-            while (leaving := self.leavers(dim.name)) and self.home(leaving[-1]):
-                home = self.home(leaving[-1])
-                assert home is not None
-                self.all_to_all(dim.name, home, leaving)
-
-    def all_to_all(self, source: str, target: str, leaving: Axes) -> None:
+    def minor_run(self, label: str) -> Axes:
+        """The axes at the minor end that leave a dim for the same place."""
+        leaving = self.leavers(label)
+        home = self.home(leaving[-1])
         count = 1
-        while count < len(leaving) and self.home(leaving[-1 - count]) == target:
+        while count < len(leaving) and self.home(leaving[-1 - count]) == home:
             count += 1
-        moving = leaving[-count:]
+        return leaving[-count:]
+
+    def all_to_all(self, source: str, target: str) -> None:
+        moving = self.minor_run(source)
         held = self.now.dim(source).axes
         placed = {
             **self.now.sharding,
-            source: held[: len(held) - count],
+            source: held[: len(held) - len(moving)],
             target: self.now.dim(target).axes + moving,
         }
         after = self.now.placed(placed, self.now.unreduced)
         self.go(AllToAll(self.now, after, moving, self.critical, source=source, target=target))
 
-    def gather(self) -> None:
-        for dim in self.target.dims:
-            while leaving := self.leavers(dim.name):
-                home = self.home(leaving[-1])
-                if home:
-                    self.all_to_all(dim.name, home, leaving)
-                    continue
-                count = 1
-                while count < len(leaving) and not self.home(leaving[-1 - count]):
-                    count += 1
-                axes = leaving[-count:]
-                held = self.now.dim(dim.name).axes
-                after = self.with_dim(dim.name, held[: len(held) - count])
-                self.go(AllGather(self.now, after, axes, self.critical, dim=dim.name))
+    def gather(self, label: str) -> None:
+        axes = self.minor_run(label)
+        held = self.now.dim(label).axes
+        after = self.with_dim(label, held[: len(held) - len(axes)])
+        self.go(AllGather(self.now, after, axes, self.critical, dim=label))
 
     def fix_order(self) -> None:
         self.permute(

@@ -31,7 +31,7 @@ def transpose(op: Op, shared: frozenset[str] = frozenset()) -> tuple[Op, ...]:
     """The ops that turn the gradient of an op's result into those of its operands.
 
     Arrays in ``shared`` are used by several ops, so their gradients are parts to be added; such a
-    part is named after the op it comes through.
+    part is named after the op it comes through. Nothing flows back through an array of indices.
 
     >>> from symscale.programs.program import program
     >>> from symscale.programs.ops import describe
@@ -40,12 +40,20 @@ def transpose(op: Op, shared: frozenset[str] = frozenset()) -> tuple[Op, ...]:
     dOut[B, F] · W[D, F] -> dIn[B, D]
     In[B, D] · dOut[B, F] -> dW[D, F]
     """
+    if not differentiable(op.output):
+        return ()
     out = []
     for position, array in enumerate(op.inputs):
         if differentiable(array):
-            suffix = f"({op.output.name})" if array.name in shared else ""
+            suffix = _part(op, position) if array.name in shared else ""
             out.append(_for_operand(op, position, gradient(array, suffix)))
     return tuple(out)
+
+
+def _part(op: Op, position: int) -> str:
+    """What tells one part of a gradient from the others: the op, and the operand if it is twice."""
+    twice = sum(array.name == op.inputs[position].name for array in op.inputs) > 1
+    return f"({op.output.name}:{position + 1})" if twice else f"({op.output.name})"
 
 
 def _for_operand(op: Op, position: int, result: Array) -> Op:
@@ -64,4 +72,6 @@ def _for_operand(op: Op, position: int, result: Array) -> Op:
         saved = ()
     elif op.function.saves_output:
         saved = (op.output,)
+    elif op.function.reduces == "max":
+        saved = (*op.inputs, op.output)
     return replace(op, inputs=(incoming, *saved), output=result, reverse=True, wrt=position)

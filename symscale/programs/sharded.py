@@ -1,4 +1,4 @@
-"""A program under shardings: its forward, backward and update passes, derived by the partitioner."""
+"""A program under shardings: forward, backward and update passes, derived by the partitioner."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from symscale.programs.reverse import differentiable, gradient, gradient_name, t
 class ShardedProgram:
     """A program with a sharding for its arrays.
 
-    ``forward``, ``backward`` and ``update`` are passes (:class:`Phase`). The backward pass transposes
-    every op for each operand and partitions the result by the same rules; gradients take the sharding
-    of what they are gradients of, unless a line says otherwise. The update pass moves gradients to
-    where the optimizer state lies and new weights to where the weights lie.
+    ``forward``, ``backward`` and ``update`` are passes (:class:`Phase`). The backward pass
+    transposes every op for each operand and partitions the result by the same rules; gradients take
+    the sharding of what they are gradients of, unless a line says otherwise. The update pass moves
+    gradients to where the optimizer state lies and new weights to where the weights lie.
     """
 
     program: Program
@@ -35,7 +35,9 @@ class ShardedProgram:
     keep: Keep = "activations"
 
     @classmethod
-    def of(cls, program: Program, lines: tuple[Any, ...], keep: Keep = "activations") -> ShardedProgram:
+    def of(
+        cls, program: Program, lines: tuple[Any, ...], keep: Keep = "activations"
+    ) -> ShardedProgram:
         """From lines of notation, or strategies that make them."""
         if keep not in ("activations", "all", "none"):
             raise ProgramError(f"keep={keep!r} is none of 'activations', 'all', 'none'")
@@ -49,7 +51,7 @@ class ShardedProgram:
         return cls(program, MappingProxyType(shardings), keep)
 
     def sharding(self, name: str) -> Array:
-        """The array of this name (or a gradient ``dW``, or an optimizer state ``mW``) as it lies."""
+        """The array of this name as it lies; a gradient is ``dW``, an optimizer state ``mW``."""
         if name in self._forward[1]:
             return self._forward[1][name]
         return self._own(name)
@@ -60,8 +62,10 @@ class ShardedProgram:
             return self.shardings[name]
         if name in self.program.arrays:
             return self.program.arrays[name].unsharded
-        base = self.sharding(name[1:])
-        return Array(name, base.dims, base.dtype)
+        if name[:1] in ("d", "m") and name[1:] in self.program.arrays:
+            base = self.sharding(name[1:])
+            return Array(name, base.dims, base.dtype)
+        raise ProgramError(f"no array {name!r}{near(name, self.program.arrays)}")
 
     @cached_property
     def _forward(self) -> tuple[Phase, Mapping[str, Array], Mapping[str, tuple[Array, ...]]]:
@@ -95,7 +99,8 @@ class ShardedProgram:
         shared = frozenset(name for name, count in uses.items() if count > 1)
         parts: dict[str, list[Array]] = {}
         for op in reversed(self.program.ops):
-            for step in transpose(op, shared):
+            reached = gradient_name(op.output.name) in made.copies
+            for step in transpose(op, shared) if reached else ():
                 name = step.output.name.partition("(")[0]
                 parts.setdefault(name, []).append(made.compute(step))
             for array in op.inputs:
@@ -110,7 +115,8 @@ class ShardedProgram:
         """What the backward pass finds at hand: gradients of outputs, and kept forward copies."""
         _, lying, copies = self._forward
         for name in self.program.outputs:
-            made.hold(self._own(gradient_name(name)))
+            if differentiable(self.program.arrays[name]):
+                made.hold(self._own(gradient_name(name)))
         for name, held in copies.items():
             is_weight = name in self.program.weights
             keep = self.keep == "all" or (self.keep == "activations" and not is_weight)
@@ -121,8 +127,9 @@ class ShardedProgram:
     def update(self) -> Phase:
         """The optimizer step's movements; nothing where state, gradient and weight lie alike."""
         steps: list[Move] = []
+        reached = {step.output.name for step in self.backward.computes}
         for name in self.program.weights:
-            if not differentiable(self.program.arrays[name]):
+            if gradient_name(name) not in reached:
                 continue
             weight, state = self._own(name), self._own(f"m{name}")
             grad = self._own(gradient_name(name))

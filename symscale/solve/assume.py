@@ -1,0 +1,123 @@
+"""Relations among symbols put in before solving; among them that n is the product of mesh axes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from sympy import Eq, Expr, Mul, Symbol
+
+from symscale.algebra.derivation import Derivation
+from symscale.algebra.errors import SolveError, SymbolError
+from symscale.algebra.symbols import check_known, info, n
+from symscale.solve.generators import Generators, check_cost
+
+Given: TypeAlias = "Mapping[Symbol, Any] | Eq | Iterable[Eq]"
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Two sides after substitution, what was assumed, and the steps so far."""
+
+    a: Expr
+    b: Expr
+    assuming: tuple[Eq, ...] = ()
+    steps: Derivation = field(default_factory=Derivation)
+
+    def put(self, relation: Eq, old: Symbol, new: Expr, reason: str) -> Sides:
+        """Both sides with ``old`` replaced, the relation noted."""
+        swap = {old: new}
+        steps = self.steps.then(f"put {old} = {new}", relation, reason)
+        return Sides(
+            self.a.xreplace(swap), self.b.xreplace(swap), (*self.assuming, relation), steps
+        )
+
+
+def with_given(sides: Sides, given: Given | None, v: Symbol) -> Sides:
+    """The sides after substituting each given relation.
+
+    A relation is ``symbol: expression``, or an equation of two monomials, solved for one of its
+    symbols other than ``v``.
+
+    Raises:
+        SolveError: for a relation that is no equation of monomials, or fixes nothing but ``v``.
+    """
+    for relation in _relations(given):
+        check_known(relation)
+        old, new = _solved(relation, v)
+        sides = sides.put(relation, old, new, "given")
+    return sides
+
+
+def _relations(given: Given | None) -> list[Eq]:
+    if given is None:
+        return []
+    if isinstance(given, Mapping):
+        pairs = [(key, check_cost(value, f"given[{key}]")) for key, value in given.items()]
+        return [Eq(key, value, evaluate=False) for key, value in pairs]
+    found = [given] if isinstance(given, Eq) else list(given)
+    for relation in found:
+        if not isinstance(relation, Eq):
+            raise SolveError(f"given={relation!r}: write a dict or equations, given={{F: 4*D}}")
+    return found
+
+
+def _solved(relation: Eq, v: Symbol) -> tuple[Symbol, Expr]:
+    left, right = relation.lhs, relation.rhs
+    for old, new in ((left, right), (right, left)):
+        if isinstance(old, Symbol) and old not in new.free_symbols | {v, n}:
+            return old, new
+    return solve_monomial(relation, preferred(relation.free_symbols - {v}))
+
+
+def preferred(symbols: Iterable[Symbol]) -> list[Symbol]:
+    """Symbols in the order in which to eliminate them: mesh axes first, the last name first."""
+    ordered = sorted(symbols, key=str, reverse=True)
+    return sorted(ordered, key=lambda s: not is_axis(s))
+
+
+def solve_monomial(relation: Eq, candidates: Iterable[Symbol]) -> tuple[Symbol, Expr]:
+    """A symbol of an equation of monomials, and what it equals.
+
+    >>> from symscale.algebra.symbols import X, Y
+    >>> solve_monomial(Eq(X * Y, n), [Y])
+    (Y, n/X)
+
+    Raises:
+        SolveError: when a side is no monomial, or none of the candidates occurs.
+    """
+    bases = Generators(relation.lhs, relation.rhs)
+    ratio = bases.fraction(relation.lhs) / bases.fraction(relation.rhs)
+    if len(ratio.numer) != 1 or len(ratio.denom) != 1:
+        raise SolveError(f"{relation} is no equation of two monomials")
+    monomial = bases.ratio(ratio.numer, ratio.denom)
+    powers = monomial.as_powers_dict()
+    for symbol in candidates:
+        power = powers.get(symbol, 0)
+        if power:
+            return symbol, (symbol**power / monomial) ** (1 / power)
+    raise SolveError(f"{relation} fixes none of {', '.join(map(str, candidates)) or 'the symbols'}")
+
+
+def with_mesh(sides: Sides, v: Symbol) -> Sides:
+    """Both sides in n where one has n and the other only mesh axes, whose product n is."""
+    axes = sorted({s for s in (sides.a + sides.b).free_symbols if is_axis(s)}, key=str)
+    has_n = [n in side.free_symbols for side in (sides.a, sides.b)]
+    if not axes or all(has_n) or not any(has_n):
+        return sides
+    other = sides.b if has_n[0] else sides.a
+    if not any(axis in other.free_symbols for axis in axes):
+        return sides
+    relation = Eq(Mul(*axes), n, evaluate=False)
+    free = [axis for axis in axes if axis != v]
+    old, new = solve_monomial(relation, free[::-1] or [n])
+    return sides.put(relation, old, new, "n is the number of chips: the product of the mesh's axes")
+
+
+def is_axis(symbol: Symbol) -> bool:
+    """Whether the symbol table lists it as the size of a mesh axis."""
+    try:
+        return info(symbol).kind == "axis"
+    except SymbolError:
+        return False

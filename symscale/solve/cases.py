@@ -1,0 +1,160 @@
+"""A comparison's answer as cases: under these conditions, on these intervals; and their logic.
+
+Comparisons with maxima are made of plain ones: ``a >= max(b_i)`` where all hold, ``max(a_i) >= b``
+where any does, which is where not all of the converse hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import product
+
+from sympy import And, Eq, Expr, Ge, Gt, Le, Lt, S, oo
+from sympy.logic.boolalg import Boolean
+
+from symscale.algebra.errors import SolveError
+from symscale.algebra.maximum import Maximum
+from symscale.solve.roots import ALWAYS, Interval, Intervals, complement
+from symscale.solve.signs import MINUS, PLUS, ZERO, compare
+
+MOST_CASES = 128
+_RANK = {"above": 0, "below": 1, "between": 2, "outside": 3, "pieces": 4, "always": 5, "never": 6}
+
+
+@dataclass(frozen=True)
+class Case:
+    """Under all these conditions the comparison holds on exactly these ordered intervals."""
+
+    conditions: tuple[Boolean, ...]
+    intervals: Intervals
+    why: str = ""
+
+    @property
+    def requires(self) -> Boolean:
+        """The conditions joined; one that a stricter one implies is left out."""
+        held = set(self.conditions)
+        return And(*(c for c in self.conditions if not _implied(c, held)))
+
+    @property
+    def kind(self) -> str:
+        """One of always, never, above, below, between, outside, pieces."""
+        return kind_of(self.intervals)
+
+
+def _implied(condition: Boolean, held: set[Boolean]) -> bool:
+    """Whether ``a >= b`` stands beside ``a > b`` or ``a = b``."""
+    if not isinstance(condition, Ge | Le):
+        return False
+    sides = (condition.gts, condition.lts)
+    return any(
+        (isinstance(other, Gt | Lt) and (other.gts, other.lts) == sides)
+        or (isinstance(other, Eq) and set(other.args) == set(sides))
+        for other in held
+    )
+
+
+def kind_of(intervals: Intervals) -> str:
+    """The shape of a set of ordered intervals on the positive half-line.
+
+    >>> kind_of(((S(3), oo),)), kind_of(())
+    ('above', 'never')
+    """
+    if not intervals:
+        return "never"
+    starts, ends = intervals[0][0] == 0, intervals[-1][1] == oo
+    if len(intervals) == 1:
+        names = {(True, True): "always", (False, True): "above", (True, False): "below"}
+        return names.get((starts, ends), "between")
+    return "outside" if len(intervals) == 2 and starts and ends else "pieces"
+
+
+def all_of(questions: Iterable[list[Case]]) -> list[Case]:
+    """Where every one of several comparisons holds.
+
+    Raises:
+        SolveError: when undecided signs make too many cases to read.
+    """
+    held = [Case((), ALWAYS)]
+    for cases in questions:
+        joined = [_joined(left, right) for left, right in product(held, cases)]
+        held = merge([case for found in joined for case in found])
+        if len(held) > MOST_CASES:
+            raise SolveError(
+                "undecided signs make too many cases; substitute numbers for some symbols"
+            )
+    return held
+
+
+def any_of(questions: Iterable[list[Case]]) -> list[Case]:
+    """Where at least one of several comparisons holds."""
+    return converse(all_of([converse(cases) for cases in questions]))
+
+
+def converse(cases: list[Case]) -> list[Case]:
+    """Where the opposite comparison holds (with equality)."""
+    return [Case(case.conditions, complement(case.intervals), case.why) for case in cases]
+
+
+def merge(cases: list[Case]) -> list[Case]:
+    """Without impossible cases, those with thresholds first."""
+    possible = [case for case in cases if case.requires != S.false]
+    return sorted(possible, key=lambda case: (_RANK[case.kind], len(case.conditions)))
+
+
+def _joined(left: Case, right: Case) -> list[Case]:
+    conditions = tuple(dict.fromkeys((*left.conditions, *right.conditions)))
+    why = "; ".join(dict.fromkeys(text for text in (left.why, right.why) if text))
+    held: list[tuple[tuple[Boolean, ...], Intervals]] = [(conditions, ())]
+    for first, second in product(left.intervals, right.intervals):
+        pieces = _overlap(first, second)
+        held = [
+            ((*dict.fromkeys((*given, *extra)),), (*found, *piece))
+            for given, found in held
+            for extra, piece in pieces
+        ]
+    return [Case(given, found, why) for given, found in held]
+
+
+def _overlap(first: Interval, second: Interval) -> list[tuple[tuple[Boolean, ...], Intervals]]:
+    """The common part of two intervals: a certain one, none, or either by a condition."""
+    low, high = latest(first[0], second[0]), earliest(first[1], second[1])
+    if low == 0 or high == oo:
+        return [((), ((low, high),))]
+    _, fits = compare(low, high)
+    if fits == S.true:
+        return [((), ((low, high),))]
+    if fits == S.false:
+        return [((), ())]
+    return [((fits,), ((low, high),)), ((~fits,), ())]
+
+
+def latest(left: Expr, right: Expr) -> Expr:
+    """The larger of two walls; a maximum where their order is open.
+
+    >>> from symscale.algebra.symbols import B, D
+    >>> latest(D, 2 * D), latest(B, D)
+    (2*D, Maximum(B, D))
+    """
+    if left == 0 or right == oo:
+        return right
+    if right == 0 or left == oo:
+        return left
+    signs, _ = compare(left, right)
+    if signs <= PLUS | ZERO:
+        return right
+    return left if signs <= MINUS | ZERO else Maximum(left, right)
+
+
+def earliest(left: Expr, right: Expr) -> Expr:
+    """The smaller of two walls: the reciprocal of the larger reciprocal.
+
+    >>> from symscale.algebra.symbols import B, D
+    >>> earliest(D, oo), earliest(B, D)
+    (D, 1/Maximum(1/B, 1/D))
+    """
+    if S.Zero in (left, right):
+        return S.Zero
+    if oo in (left, right):
+        return right if left == oo else left
+    return 1 / latest(1 / left, 1 / right)

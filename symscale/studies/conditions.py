@@ -1,0 +1,107 @@
+"""When a strategy stays compute-bound: its textbook layer timed, its best split found, and solved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sympy import Eq, Expr, Symbol
+
+from symscale.algebra.derivation import Derivation
+from symscale.algebra.links import IDEAL, Network
+from symscale.algebra.symbols import B, axis, n
+from symscale.algebra.time import Time
+from symscale.models.decoder import two_matmul_layer
+from symscale.parallel.strategy import Strategy
+from symscale.programs.sharded import ShardedProgram
+from symscale.solve.answer import Crossover
+from symscale.solve.crossover import crossover
+from symscale.solve.minimise import Optimum, minimise
+
+
+@dataclass(frozen=True)
+class ComputeBound:
+    """When arithmetic takes longer than communication on one layer under a strategy.
+
+    ``answer`` is the condition on ``answer.variable``; ``split`` the best division of the chips among
+    two mesh axes, where there are two; ``passes`` says which passes were compared.
+    """
+
+    strategy: Strategy
+    passes: str
+    math: Expr
+    comms: Expr
+    answer: Crossover
+    split: Optimum | None = None
+    overlapped: bool = False
+
+    @property
+    def per_chip(self) -> Expr:
+        """The threshold, for each chip where it is a batch."""
+        wall = self.answer.threshold
+        if wall is None or self.answer.variable != B:
+            return wall
+        chips = n if self.split else axis(self.strategy.mesh_axes[0])
+        return wall / chips
+
+    @property
+    def derivation(self) -> Derivation:
+        """The steps: the split, then the crossover."""
+        before = self.split.derivation if self.split else Derivation()
+        return before + self.answer.derivation
+
+    def to_dict(self) -> dict[str, Any]:
+        """The condition as plain text."""
+        return {
+            "strategy": self.strategy.name,
+            "passes": self.passes,
+            "condition": str(self.answer.condition),
+            "per_chip": str(self.per_chip),
+            "derivation": self.derivation.to_dict(),
+        }
+
+
+def compute_bound(
+    strategy: Strategy, overlapped: bool = False, network: Network = IDEAL
+) -> ComputeBound:
+    """When a strategy's layer of two matmuls takes longer to compute than to communicate.
+
+    The forward pass is compared where it communicates, else the backward pass with the movements of
+    the optimizer step behind it. Under two mesh axes the chips are split in the best way first;
+    ``overlapped`` lets the axes work at once instead of one after another. Without a data axis the
+    batch cancels, and the condition is on the size of the mesh axis.
+
+    Source: How To Scale Your Model, "Training"; the layer, not the answer, is taken from there.
+
+    >>> from symscale.parallel.strategy import strategy
+    >>> compute_bound(strategy("fsdp")).per_chip
+    C/(M_X*W_ici)
+    """
+    sharded = strategy.shard(two_matmul_layer())
+    passes, time = _compared(sharded, network)
+    comms = time.comms_overlapped if overlapped else time.comms
+    axes = tuple(axis(name) for name in strategy.mesh_axes)
+    if len(strategy.axes) == 1:
+        data = "data" in strategy.axes
+        answer = crossover(time.math, comms, B if data else axes[0])
+        return ComputeBound(strategy, passes, time.math, comms, answer, None, overlapped)
+    best = minimise(comms, over=axes, subject_to=Eq(_product(axes), n))
+    answer = crossover(time.math, best.value, B)
+    return ComputeBound(strategy, passes, time.math, comms, answer, best, overlapped)
+
+
+def _compared(sharded: ShardedProgram, network: Network) -> tuple[str, Time]:
+    if sharded.forward.collectives:
+        return "forward pass", sharded.forward.time_on(network)
+    behind = sharded.backward.time_on(network)
+    if not sharded.update.collectives:
+        return "backward pass", behind
+    both = behind.beside(sharded.update.time_on(network)).merged()
+    return "backward pass, with the optimizer step's movements behind it", both
+
+
+def _product(axes: tuple[Symbol, ...]) -> Expr:
+    out: Expr = axes[0]
+    for one in axes[1:]:
+        out = out * one
+    return out
