@@ -147,6 +147,21 @@ class Model(Mapping[Symbol, int]):
         rows = tuple((symbol.name, size) for symbol, size in self.items())
         return Table(("symbol", "size"), rows)
 
+    def card(self) -> str:
+        """Sizes, source and parameters, for a terminal."""
+        context = f"{self.context:,} tokens" if self.context else "not given"
+        assumed = ", ".join(self.config.defaulted) or "none"
+        return "\n".join(
+            [
+                f"{self.name}  ({self.config.model_type}, {self.config.dtype} weights)",
+                f"source: {self.config.source}",
+                f"context: {context}; keys that took a default: {assumed}",
+                ", ".join(f"{symbol.name} = {size:,}" for symbol, size in self.items()),
+                "",
+                str(self.params.table()),
+            ]
+        )
+
     def __repr__(self) -> str:
         sizes = ", ".join(f"{symbol.name}={size}" for symbol, size in self.items())
         return f"Model {self.name}: {sizes}; {self.params.count:,} parameters"

@@ -37,7 +37,7 @@ def rows(formula: Formula, room: float, inline: bool = False) -> tuple[Row, ...]
 
     >>> from symscale.algebra.symbols import B, C, D, F
     >>> [row.latex for row in rows(Math(B / C + D / F), room=4.0, inline=True)]
-    ['B / C', '\\quad {} + D / F']
+    ['B / C', '\\\\quad {} + D / F']
     """
     whole = formula.latex(inline)
     if tex_width(whole) <= room:

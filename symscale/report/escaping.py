@@ -12,7 +12,7 @@ _SPECIAL = {
     "&": r"\&",
     "#": r"\#",
     "%": r"\%",
-    "_": r"\_\allowbreak{}",
+    "_": r"\_\softbreak{}",
     "^": r"\textasciicircum{}",
     "~": r"\textasciitilde{}",
     "<": r"\textless{}",
@@ -59,7 +59,7 @@ def tex(value: object) -> str:
     r"""Text for LaTeX; what no font of a plain installation holds shows as its code point.
 
     >>> tex("a_b & 50%")
-    'a\\_\\allowbreak{}b \\& 50\\%'
+    'a\\_\\softbreak{}b \\& 50\\%'
     """
     return "".join(map(_char, str(value)))
 
@@ -81,7 +81,7 @@ def _mono_char(char: str, cell: bool) -> str:
         return "~" if cell else " "
     if char.isascii() and char.isprintable():
         shown = char if char.isalnum() else f"{{\\char{ord(char)}}}"
-        return shown if cell or char not in "_/.,-=:" else shown + r"\allowbreak{}"
+        return shown if cell or char not in "_/.,-=:" else shown + r"\softbreak{}"
     return rf"\onecell{{{_char(char)}}}" if cell and char in _MATH else _char(char)
 
 

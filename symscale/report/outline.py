@@ -17,6 +17,7 @@ class Rooms:
     labelled: float = 31.0
     step: float = 41.0
     table: float = 45.0
+    cell: float = 26.0
 
 
 ROOMS = Rooms()

@@ -16,6 +16,7 @@ _PLOT_HEIGHT = 330.0
 _LEFT = 74.0
 _CHAR = 6.4
 _LINE = 17.0
+_HALO = ' class="halo" stroke="#fff" stroke-width="4" paint-order="stroke"'
 _DASH: dict[Style, str] = {"solid": "", "dashed": "7 4", "dotted": "2 3"}
 
 
@@ -134,9 +135,12 @@ def _markers(frame: _Frame) -> Iterator[str]:
         x = frame.x(marker.value)
         reach = frame.top - 5 - level * _LINE
         yield _line(x, reach + 2, x, frame.bottom, style)
+    for marker, level in zip(frame.plot.vertical, frame.plot.label_levels, strict=True):
+        x = frame.x(marker.value)
+        reach = frame.top - 5 - level * _LINE
         half = len(marker.label) * _CHAR / 2
         shifted = min(max(x, half + 2), _WIDTH - half - 2)
-        yield _text(shifted, reach - 1, marker.label, "middle", ' fill-opacity="0.85"')
+        yield _text(shifted, reach - 1, marker.label, "middle", _HALO)
     for marker in frame.plot.horizontal:
         y = frame.y(marker.value)
         yield _line(frame.left, y, frame.right, y, style)
@@ -166,8 +170,7 @@ def _spots(frame: _Frame) -> Iterator[str]:
 
 
 def _spot_label(spot: Spot, x: float, y: float, right: bool) -> str:
-    halo = ' class="halo" stroke="#fff" stroke-width="4" paint-order="stroke" font-weight="600"'
-    return _text(x, y, spot.label, "start" if right else "end", halo)
+    return _text(x, y, spot.label, "start" if right else "end", _HALO + ' font-weight="600"')
 
 
 def _legend(frame: _Frame) -> tuple[list[str], float]:

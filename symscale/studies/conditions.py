@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sympy import Eq, Expr, Symbol
+from sympy import Eq, Expr, Mul
 
 from symscale.algebra.derivation import Derivation
 from symscale.algebra.links import IDEAL, Network
@@ -68,8 +68,8 @@ def compute_bound(
 
     The forward pass is compared where it communicates, else the backward pass with the movements of
     the optimizer step behind it. Under two mesh axes the chips are split in the best way first;
-    ``overlapped`` lets the axes work at once instead of one after another. Without a data axis the
-    batch cancels, and the condition is on the size of the mesh axis.
+    ``overlapped`` lets the axes work at once instead of one after another. Where the batch cancels
+    (no axis splits it), the condition is on the size of the mesh axis, or on the number of chips.
 
     Source: How To Scale Your Model, "Training"; the layer, not the answer, is taken from there.
 
@@ -85,8 +85,10 @@ def compute_bound(
         data = "data" in strategy.axes
         answer = crossover(time.math, comms, B if data else axes[0])
         return ComputeBound(strategy, passes, time.math, comms, answer, None, overlapped)
-    best = minimise(comms, over=axes, subject_to=Eq(_product(axes), n))
-    answer = crossover(time.math, best.value, B)
+    best = minimise(comms, over=axes, subject_to=Eq(Mul(*axes), n))
+    batch_stays = (time.math / best.value).has(B)
+    math = time.math if batch_stays else time.math.subs(axes[1], n / axes[0])
+    answer = crossover(math, best.value, B if batch_stays else n)
     return ComputeBound(strategy, passes, time.math, comms, answer, best, overlapped)
 
 
@@ -98,10 +100,3 @@ def _compared(sharded: ShardedProgram, network: Network) -> tuple[str, Time]:
         return "backward pass", behind
     both = behind.beside(sharded.update.time_on(network)).merged()
     return "backward pass, with the optimizer step's movements behind it", both
-
-
-def _product(axes: tuple[Symbol, ...]) -> Expr:
-    out: Expr = axes[0]
-    for one in axes[1:]:
-        out = out * one
-    return out

@@ -100,7 +100,7 @@ def _bound(
     batch = found.answer.variable == B
     per = f"B/{'n' if found.split else '·'.join(strategy.mesh_axes)}"
     quantity = per if batch else str(found.answer.variable)
-    unit = "tokens a chip" if batch else "ways"
+    unit = "tokens a chip" if batch else "chips" if found.split else "ways"
     return NamedCrossover(
         name, ENTRIES[name].question, quantity, unit, found.per_chip, found.answer, found.derivation
     )

@@ -1,0 +1,235 @@
+"""The command line: parses, calls one study or report, prints.
+
+Nothing heavy is imported until a command runs, so that help and argument errors come at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from symscale import __version__, counts
+from symscale.algebra.errors import SymscaleError
+
+FORMATS = ("tex", "html", "pdf")
+
+
+class _Parser(argparse.ArgumentParser):
+    """Errors in one line, exit status 2."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status.
+
+    >>> main(["params", "llama-2-7b", "--json"])
+    {"active": 6738415616, "components": ...}
+    0
+    """
+    options = _parser().parse_args(arguments)
+    try:
+        options.run(options)
+    except SymscaleError as error:
+        print(f"symscale: {_one_line(error)}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        print("symscale: interrupted", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def _argument(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """An argparse type whose message is the parser's own."""
+
+    def convert(text: str) -> Any:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return convert
+
+
+_count = _argument(counts.count)
+_mesh = _argument(counts.mesh)
+
+
+def _formats(text: str) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in text.split(","))
+    for name in names:
+        if name not in FORMATS:
+            raise argparse.ArgumentTypeError(f"format {name!r} is none of {', '.join(FORMATS)}")
+    return names
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="symscale",
+        description="Symbolic costs of language models at scale: formulas, crossovers, reports.",
+    )
+    parser.add_argument("--version", action="version", version=f"symscale {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for add in (_add_report, _add_params, _add_flops, _add_crossover, _add_chips, _add_models):
+        add(commands)
+    return parser
+
+
+def _command(
+    commands: Any, name: str, run: Callable[[argparse.Namespace], None], help_text: str
+) -> argparse.ArgumentParser:
+    made: argparse.ArgumentParser = commands.add_parser(
+        name, help=help_text, description=help_text
+    )
+    made.add_argument("--json", action="store_true", help="print one JSON object")
+    made.set_defaults(run=run)
+    return made
+
+
+def _add_model(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL", help="a name of the zoo, or a config.json")
+
+
+def _add_report(commands: Any) -> None:
+    made = _command(commands, "report", _report, "Write a report on training a model on a chip.")
+    _add_model(made)
+    made.add_argument("--chip", required=True, help="a chip, e.g. tpu-v5p (see symscale chips)")
+    made.add_argument("--chips", type=_count, required=True, metavar="N", help="chips at hand")
+    made.add_argument("--batch", type=_count, required=True, metavar="TOKENS", help="e.g. 4Mi")
+    made.add_argument("--strategy", default="fsdp+tp", help="e.g. fsdp+tp (the default)")
+    made.add_argument("--mesh", type=_mesh, metavar="X=..,Y=..", help="the best one unless given")
+    made.add_argument("--seq", type=_count, metavar="T", help="sequence length; the model's context")
+    made.add_argument("-o", "--output", required=True, metavar="DIR", help="folder to write to")
+    made.add_argument("--format", type=_formats, default=("tex", "html"), metavar="tex,html,pdf")
+
+
+def _add_params(commands: Any) -> None:
+    made = _command(commands, "params", _params, "Parameters by component, as formulas and counts.")
+    _add_model(made)
+
+
+def _add_flops(commands: Any) -> None:
+    made = _command(commands, "flops", _flops, "FLOPs for one token, with their conventions.")
+    _add_model(made)
+    made.add_argument("--context", type=_count, required=True, metavar="T", help="sequence length")
+    made.add_argument("--training", action="store_true", help="forward and backward")
+    made.add_argument("--causal", action="store_true", help="count half of the attention scores")
+
+
+def _add_crossover(commands: Any) -> None:
+    made = _command(
+        commands, "crossover", _crossover, "A named crossover, as formula and number; without a "
+        "name, the list of them.",
+    )  # fmt: skip
+    made.add_argument("name", nargs="?", metavar="NAME")
+    made.add_argument("--strategy", default="fsdp+tp", help="whose sharding (default fsdp+tp)")
+    made.add_argument("--model", help="whose sizes (a name or a config.json)")
+    made.add_argument("--chip", help="whose rates")
+    made.add_argument("--chips", type=_count, metavar="N", help="number of chips")
+    made.add_argument("--batch", type=_count, metavar="TOKENS", help="batch in tokens")
+
+
+def _add_chips(commands: Any) -> None:
+    made = _command(commands, "chips", _chips, "The chips, or one with all figures and sources.")
+    made.add_argument("name", nargs="?", metavar="NAME")
+
+
+def _add_models(commands: Any) -> None:
+    made = _command(commands, "models", _models, "The zoo, or one model with its sizes and source.")
+    made.add_argument("name", nargs="?", metavar="NAME")
+
+
+def _show(options: argparse.Namespace, data: Any, text: str) -> None:
+    print(json.dumps(data, sort_keys=True, allow_nan=False) if options.json else text)
+
+
+def _report(options: argparse.Namespace) -> None:
+    from symscale.report.command import write_report
+    from symscale.report.progress import Progress
+
+    with Progress("report", sys.stderr) as progress:
+        written = write_report(
+            options.model,
+            chip=options.chip,
+            chips=options.chips,
+            batch=options.batch,
+            strategy=options.strategy,
+            mesh=options.mesh,
+            length=options.seq,
+            output=options.output,
+            formats=options.format,
+            progress=progress.step,
+        )
+    for line in written.messages:
+        print(f"symscale: {line}", file=sys.stderr)
+    _show(options, written.to_dict(), str(written))
+
+
+def _params(options: argparse.Namespace) -> None:
+    from symscale.models.model import model
+
+    found = model(options.model)
+    _show(options, {"model": found.name, **found.params.to_dict()}, repr(found.params))
+
+
+def _flops(options: argparse.Namespace) -> None:
+    from symscale.models.flops import flops_per_token
+
+    found = flops_per_token(
+        options.model, options.context, training=options.training, causal=options.causal
+    )
+    _show(options, found.to_dict(), str(found))
+
+
+def _crossover(options: argparse.Namespace) -> None:
+    from symscale.studies.crossovers import crossovers
+    from symscale.studies.evaluated import evaluated_crossover
+
+    if options.name is None:
+        _show(options, {"crossovers": crossovers().to_dict()}, str(crossovers()))
+        return
+    found = evaluated_crossover(
+        options.name,
+        strategy=options.strategy,
+        model=options.model,
+        chip=options.chip,
+        chips=options.chips,
+        batch=options.batch,
+    )
+    _show(options, found.to_dict(), str(found))
+
+
+def _chips(options: argparse.Namespace) -> None:
+    from symscale.hardware.chips import chip, chips
+
+    if options.name is None:
+        _show(options, {"chips": chips().to_dict()}, repr(chips()))
+    else:
+        found = chip(options.name)
+        _show(options, found.to_dict(), repr(found))
+
+
+def _models(options: argparse.Namespace) -> None:
+    from symscale.models.model import model, models
+
+    if options.name is None:
+        _show(options, {"models": models().to_dict()}, str(models()))
+    else:
+        found = model(options.name)
+        _show(options, found.to_dict(), found.card())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
