@@ -112,7 +112,7 @@ def _add_report(commands: Any) -> None:
     made.add_argument("--mesh", type=_mesh, metavar="X=..,Y=..", help="the best one unless given")
     made.add_argument("--seq", type=_count, metavar="T", help="sequence length; the model's context")
     made.add_argument("-o", "--output", required=True, metavar="DIR", help="folder to write to")
-    made.add_argument("--format", type=_formats, default=("tex", "html"), metavar="tex,html,pdf")
+    made.add_argument("--format", type=_formats, default=FORMATS, metavar="tex,html,pdf")
 
 
 def _add_params(commands: Any) -> None:

@@ -77,9 +77,7 @@ class MathPrinter(LatexPrinter):  # type: ignore[misc]
     """SymPy's LaTeX printer with gathered roots, short numbers and, inside a line, slashes."""
 
     def __init__(self, names: dict[Any, str], inline: bool = False) -> None:
-        super().__init__(
-            {"symbol_names": names, "root_notation": True, "fold_frac_powers": True}
-        )
+        super().__init__({"symbol_names": names, "root_notation": True, "fold_frac_powers": True})
         self._inline = inline
 
     def _print_Mul(self, expr: Expr) -> str:
@@ -113,8 +111,10 @@ class MathPrinter(LatexPrinter):  # type: ignore[misc]
         over = rf"\frac{{{self._print(scale)}}}{{{self._print(denom)}}}"
         return " ".join([over, *tall])
 
-    def _add_parens(self, s: str) -> str:
-        return f"({s})" if self._inline else str(super()._add_parens(s))
+    def doprint(self, expr: Any) -> str:
+        """The LaTeX; brackets inside a line need not grow."""
+        tex = str(super().doprint(expr))
+        return tex.replace(r"\left(", "(").replace(r"\right)", ")") if self._inline else tex
 
     def _over(self, part: Expr, denom: bool) -> str:
         tex = str(self._print(part))
@@ -124,7 +124,8 @@ class MathPrinter(LatexPrinter):  # type: ignore[misc]
     def _print_Symbol(self, expr: Symbol, style: str = "plain") -> str:
         known = expr in self._settings["symbol_names"]
         word = re.fullmatch(r"[A-Za-z]_\w{2,}", expr.name)
-        if word and not known:
+        plain = re.fullmatch(r"[A-Za-z0-9_']+", expr.name)  # else it might be a TeX command
+        if not known and (word or not plain):
             return name_to_latex(expr.name)
         return str(super()._print_Symbol(expr, style))
 
@@ -201,10 +202,13 @@ def to_plain(expr: Any) -> str:
 def name_to_latex(name: str) -> str:
     r"""The LaTeX of a name such as ``T_math``: its head in italics, the rest an upright index.
 
+    Only letters, digits and underscores of the name are kept.
+
     >>> name_to_latex("T_math")
     'T_{\\mathrm{math}}'
     """
+    name = re.sub(r"[^A-Za-z0-9_]", "", name) or "?"
     head, _, tail = name.partition("_")
     words = [part if len(part) == 1 else rf"\mathrm{{{part}}}" for part in (head, *tail.split("_"))]
-    words = [word.replace("_", r"\_") for word in words if word != r"\mathrm{}"]
+    words = [word for word in words if word != r"\mathrm{}"] or [r"\_"]
     return words[0] + (f"_{{{','.join(words[1:])}}}" if len(words) > 1 else "")

@@ -116,8 +116,9 @@ class Time:
 
     @property
     def comms_overlapped(self) -> Expr:
-        """Seconds of communication when different mesh axes work at once, the slowest deciding."""
-        return _largest(self.by_axis.values())
+        """Seconds of communication when links of different mesh axes work at once."""
+        links = Stage(tuple(term for term in self.terms if term.is_comm))
+        return _largest(links.by_resource().values())
 
     @property
     def lower(self) -> Expr:

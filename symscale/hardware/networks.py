@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from sympy import Add, Expr, Mul, Rational, Symbol, sympify
+from sympy import Add, Expr, Integer, Mul, Rational, Symbol, sympify
 
 from symscale.algebra.errors import HardwareError, near
-from symscale.algebra.links import IDEAL, CollectiveKind
+from symscale.algebra.links import CollectiveKind, IDEAL, Network
 from symscale.algebra.maximum import Maximum
 from symscale.algebra.symbols import W_ici, W_nvlink, axis, links
 from symscale.hardware.layout import mesh_axes
@@ -176,3 +176,26 @@ def _check_fidelity(fidelity: str) -> None:
     known = get_args(Fidelity)
     if fidelity not in known:
         raise HardwareError(f"unknown fidelity {fidelity!r}: {' or '.join(known)} is wanted")
+
+
+@dataclass(frozen=True)
+class Trimmed:
+    """A network on which some mesh axes have size 1: nothing moves along those.
+
+    >>> from symscale.algebra.symbols import B
+    >>> Trimmed(Torus(), frozenset({"Y"})).time("AllGather", B, ["Y"])
+    0
+    """
+
+    inner: Network
+    trivial: frozenset[str]
+
+    def time(self, kind: CollectiveKind, volume: Expr, axes: Sequence[str]) -> Expr:
+        """Seconds over the axes that have more than one device."""
+        left = tuple(name for name in axes if name not in self.trivial)
+        return self.inner.time(kind, volume, left) if left else Integer(0)
+
+    def resource(self, axes: Sequence[str]) -> str:
+        """What the axes that are left occupy."""
+        left = tuple(name for name in axes if name not in self.trivial)
+        return self.inner.resource(left or axes)

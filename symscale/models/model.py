@@ -18,6 +18,7 @@ from symscale.models.config import ModelConfig
 from symscale.models.decoder import Decoder, decoder
 from symscale.models.params import Parameters, parameters
 from symscale.models.zoo import find_config, zoo_entry, zoo_names
+from symscale.programs.ops import Einsum
 from symscale.programs.phase import Compute, Phase
 
 
@@ -128,7 +129,7 @@ class Model(Mapping[Symbol, int]):
     def attention_flops_per_token(self, length: Expr | int = T, causal: bool = False) -> Expr:
         """The scores' part of the forward FLOPs of one token: both products with keys and values."""
         phase = self.programs.layer.shard().forward
-        found = sum((s.flops for s in phase.computes if _is_score(s)), S.Zero)
+        found = sum((s.flops for s in phase.computes if is_score(s)), S.Zero)
         per_token = cancel(L * found / B) * (Rational(1, 2) if causal else 1)
         return per_token.subs(T, length)
 
@@ -184,15 +185,20 @@ def _bytes_of(kind: str | DType) -> Rational:
     return dtype(kind).bytes
 
 
-def _is_score(step: Compute) -> bool:
-    """Whether a product pairs every query with every key."""
-    return {"T", "S"} <= set(step.op.labels)
+def is_score(step: Compute) -> bool:
+    """Whether a product pairs every query with every key: attention's scores, or their use.
+
+    >>> layer = model("llama-3-8b").programs.layer.shard().forward
+    >>> [step.output.name for step in layer.computes if is_score(step)]
+    ['Scores', 'Os']
+    """
+    return isinstance(step.op, Einsum) and {"T", "S"} <= set(step.op.labels)
 
 
 def _flops(phase: Phase, causal: bool) -> Expr:
     halves = Rational(1, 2) if causal else S.One
     return sum(
-        (step.flops * (halves if _is_score(step) else 1) for step in phase.computes), S.Zero
+        (step.flops * (halves if is_score(step) else 1) for step in phase.computes), S.Zero
     )
 
 

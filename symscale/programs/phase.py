@@ -171,7 +171,8 @@ class Phase:
             if statistics or not move.statistic:
                 seconds = network.time(move.kind, move.volume, move.axes)
                 where = network.resource(move.axes)
-                terms.append(TimeTerm(where, seconds, move.axes, move.critical))
+                if seconds != 0:
+                    terms.append(TimeTerm(where, seconds, move.axes, move.critical))
         return Time.of(*terms).merged()
 
     def __str__(self) -> str:

@@ -36,7 +36,7 @@ class Axis:
 
     @classmethod
     def around(cls, values: Iterable[float], log: bool, pad: float = 0.0) -> Axis:
-        """An axis that holds these values, with a share ``pad`` of its length added at both ends."""
+        """An axis that holds these values, with ``pad`` of its length added at both ends."""
         found = list(values)
         low, high = min(found), max(found)
         if log:

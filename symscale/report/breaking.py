@@ -36,8 +36,8 @@ def rows(formula: Formula, room: float, inline: bool = False) -> tuple[Row, ...]
     r"""A formula as lines no wider than ``room`` em, as far as it can be broken.
 
     >>> from symscale.algebra.symbols import B, C, D, F
-    >>> [row.latex for row in rows(Math(B / C + D / F), room=4.0, inline=True)]
-    ['B / C', '\\\\quad {} + D / F']
+    >>> [row.latex for row in rows(Math(B / C + D / F), room=5.5, inline=True)]
+    ['B / C', '\\quad {} + D / F']
     """
     whole = formula.latex(inline)
     if tex_width(whole) <= room:
@@ -140,7 +140,8 @@ def _product_pieces(expr: Basic, room: float, inline: bool) -> list[str]:
         core = max(opened, key=lambda f: tex_width(to_latex(f, inline)))
         others = [f for f in factors if f is not core]
         scale = reduce(lambda a, b: a * b, others, S.One) / denom
-        front = "" if scale == 1 else to_latex(scale)  # a slash before a bracket would be ambiguous
+        # A slash before a bracket would be ambiguous, so the fraction is stacked.
+        front = "" if scale == 1 else _factor(scale, inline=False)
         if tex_width(front) <= room / 2:
             inner = _pieces(core, room - tex_width(front), inline)
             if isinstance(core, Maximum):
@@ -148,9 +149,16 @@ def _product_pieces(expr: Basic, room: float, inline: bool) -> list[str]:
             return _enclosed(f"{front} ", inner, "")
     if denom is not S.One:
         above, below = (_pieces(part, room, inline) for part in (numer, denom))
+        if len(above) == len(below) == 1:
+            return []
         top = _enclosed("", above, "") if numer.is_Add or len(above) > 1 else above
         return [*top, *_enclosed(r"\big/ ", below, "")]
-    return [to_latex(f, inline) for f in factors]
+    return [_factor(f, inline) for f in factors]
+
+
+def _factor(expr: Basic, inline: bool) -> str:
+    tex = to_latex(expr, inline)
+    return rf"\left({tex}\right)" if expr.is_Add or " / " in tex else tex
 
 
 def _maximum_pieces(expr: Basic, room: float, inline: bool) -> list[str]:

@@ -260,9 +260,9 @@ def table(
 
 
 def listing(lines: str | Iterable[str], caption: Cell = "") -> Listing:
-    """A listing from lines, or from one string of several.
+    r"""A listing from lines, or from one string of several.
 
-    >>> listing("a\\nb").lines
+    >>> listing("a\nb").lines
     ('a', 'b')
     """
     split = lines.splitlines() if isinstance(lines, str) else lines

@@ -44,12 +44,13 @@ _MATH = {
 _UNSET = "ÐðÞþĐđĦħĸĿŀŉŊŋŦŧĄąĘęĮįŲųĢģĶķĻļŅņŖŗĲĳ"
 _GREEK = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma "
 _GREEK += "tau upsilon phi chi psi omega"
+_CAPITALS = ("gamma", "delta", "theta", "lambda", "xi", "pi", "sigma", "upsilon", "phi", "psi",
+             "omega")  # fmt: skip
 for _name in _GREEK.split():
-    # Unicode calls it lamda
-    _MATH[unicodedata.lookup(f"GREEK SMALL LETTER {_name.replace('lambda', 'lamda')}")] = f"\\{_name}"
-for _name in "Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega".split():
-    _title = _name.upper().replace("LAMBDA", "LAMDA")
-    _MATH[unicodedata.lookup(f"GREEK CAPITAL LETTER {_title}")] = f"\\{_name}"
+    _letter = unicodedata.lookup(f"GREEK SMALL LETTER {_name.replace('lambda', 'lamda')}")
+    _MATH[_letter] = f"\\{_name}"
+    if _name in _CAPITALS:  # TeX has a command for the capitals that are not also Latin ones
+        _MATH[_letter.upper()] = f"\\{_name.title()}"
 for _digit, _high, _low in zip("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹", "₀₁₂₃₄₅₆₇₈₉", strict=True):
     _MATH[_high], _MATH[_low] = f"^{_digit}", f"_{_digit}"
 _MATH["⁻"] = "^-"

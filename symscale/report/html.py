@@ -101,7 +101,7 @@ def figure_html(figure: Figure) -> Markup:
     for index, piece in enumerate(figure.pieces):
         if isinstance(piece, Power):
             times = "\N{NO-BREAK SPACE}\N{MULTIPLICATION SIGN}\N{NO-BREAK SPACE}" if index else ""
-            shown += Markup("{}10<sup>{}</sup>").format(times, piece.exponent)
+            shown += Markup("{}10<sup>{}</sup>").format(times, piece.shown)
         else:
             shown += escape(piece)
     return shown

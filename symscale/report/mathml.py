@@ -12,6 +12,9 @@ _UPRIGHT = re.compile(
     r'<mi mathvariant="normal">\w</mi>(?:<mi mathvariant="normal">\w</mi>|<mn[^>]*>\d+</mn>)+'
 )
 _GROUPED = re.compile(r"<mn>(\d+)</mn>(?:<mrow><mo>&#x0002C;</mo></mrow><mn>(\d+)</mn>)+")
+_SLASH = '<mo lspace="0.08em" rspace="0.08em">/</mo>'
+_ESCAPED = re.compile(r"\\([%&#_$])(?=[^<>]*</mtext>)")
+_REFERENCE = re.compile("&amp;#x([0-9A-Fa-f]{1,6});")
 _TAGS = re.compile(r"<[^>]+>")
 
 
@@ -33,26 +36,32 @@ def mathml(lines: tuple[Row, ...], display: bool) -> str:
 
 @lru_cache(maxsize=4096)
 def content(latex: str) -> str:
-    """What stands inside ``<math>`` for a piece of LaTeX; the LaTeX itself where it is not understood.
+    """What stands inside ``<math>`` for a piece of LaTeX; or the LaTeX itself.
 
     >>> "12,345" in content("12{,}345 B")
     True
     """
     if not latex.strip():
         return "<mrow></mrow>"
-    from latex2mathml.converter import convert
+    from xml.etree.ElementTree import tostring
+
+    from latex2mathml.converter import convert_to_element
 
     try:
-        made = convert(latex)
+        element = convert_to_element(latex)
     except Exception:  # the converter raises errors of many unrelated kinds
         return f"<mtext>{escape(latex)}</mtext>"
-    inner = made[made.index(">") + 1 : made.rindex("</math>")]
-    return _tidy(inner)
+    # The converter writes symbols as character references, which must survive the escaping of
+    # everything else: its own printer would let a "<" of a name through.
+    inner = "".join(tostring(child, encoding="unicode") for child in element)
+    return _tidy(_REFERENCE.sub(r"&#x\1;", inner))
 
 
 def _tidy(inner: str) -> str:
-    """Upright words in one piece, and numbers with their separators in one piece."""
+    """Upright words in one piece, numbers with their separators in one piece, tight slashes."""
+    inner = _ESCAPED.sub(r"\1", inner)
     merged = _UPRIGHT.sub(lambda m: f"<mi>{_TAGS.sub('', m[0])}</mi>", inner)
+    merged = merged.replace("<mo>/</mo>", _SLASH).replace("<mo>&#x0002F;</mo>", _SLASH)
     return _GROUPED.sub(
         lambda m: f"<mn>{_TAGS.sub('', m[0]).replace('&#x0002C;', ',')}</mn>", merged
     )

@@ -5,6 +5,7 @@ Bytes are given both ways, ``GiB`` for a division by powers of 1024 and ``GB`` f
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from math import isinf, isnan
 from typing import Any
@@ -33,6 +34,11 @@ class Power:
     """The factor ``10**exponent`` of a number in scientific notation."""
 
     exponent: int
+
+    @property
+    def shown(self) -> str:
+        """The exponent with a true minus sign."""
+        return str(self.exponent).replace("-", MINUS)
 
 
 @dataclass(frozen=True)
@@ -79,7 +85,7 @@ class Figure:
 
 def _math_text(piece: str) -> str:
     sign = "-" if piece.startswith(MINUS) else ""
-    body = piece.removeprefix(MINUS).replace(NBSP, " ").replace("%", r"\%")
+    body = re.sub(r"([%&#_$])", r"\\\1", piece.removeprefix(MINUS).replace(NBSP, " "))
     for char, tex in (("\N{MICRO SIGN}", r"\mu"), ("\N{INFINITY}", r"\infty")):
         body = body.replace(char, rf"}}{tex}\text{{")
     return rf"{sign}\text{{{body}}}".replace(r"\text{}", "") if body else sign

@@ -25,7 +25,7 @@ class PgfSeries:
 
 @dataclass(frozen=True)
 class PgfMarker:
-    """A vertical line with its label raised by ``shift`` points, moved ``nudge`` em into the page."""
+    """A vertical line with its label raised by ``shift`` points, moved by ``nudge`` em."""
 
     value: float
     label: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from math import isfinite
 from typing import Any, Literal
 
@@ -126,7 +127,7 @@ class LinePlot:
 
     @cached_property
     def label_levels(self) -> tuple[int, ...]:
-        """For each vertical marker, the row above the frame in which its label overlaps no other."""
+        """For each vertical marker, the row above the frame where its label is free."""
         spans = [(self.x_axis.place(m.value), len(m.label) * 0.0055 + 0.01) for m in self.vertical]
         ends: list[float] = []
         levels = []
@@ -160,7 +161,7 @@ class LinePlot:
     def _curve_samples(self) -> Iterable[XY]:
         for series in self.series:
             placed = [(self.x_axis.place(x), self.y_axis.place(y)) for x, y in series.points]
-            for (ax, ay), (bx, by) in zip(placed, placed[1:], strict=False):
+            for (ax, ay), (bx, by) in pairwise(placed):
                 pieces = max(1, min(100, int(200 * max(abs(bx - ax), abs(by - ay)))))
                 for i in range(pieces + 1):
                     yield ax + (bx - ax) * i / pieces, ay + (by - ay) * i / pieces

@@ -95,7 +95,7 @@ def _tick_label(label: Figure) -> str:
     for index, piece in enumerate(label.pieces):
         if isinstance(piece, Power):
             times = "\N{MULTIPLICATION SIGN}" if index else ""
-            shown.append(f'{times}10<tspan dy="-5" font-size="9">{piece.exponent}</tspan>')
+            shown.append(f'{times}10<tspan dy="-5" font-size="9">{piece.shown}</tspan>')
         else:
             shown.append(str(escape(piece)))
     return "".join(shown)
@@ -103,8 +103,9 @@ def _tick_label(label: Figure) -> str:
 
 def _grid(frame: _Frame) -> Iterator[str]:
     left, right, top, bottom = frame.left, frame.right, frame.top, frame.bottom
-    faint, clear = 'stroke="currentColor" stroke-opacity="0.06"', (
-        'stroke="currentColor" stroke-opacity="0.18"'
+    faint, clear = (
+        'stroke="currentColor" stroke-opacity="0.06"',
+        ('stroke="currentColor" stroke-opacity="0.18"'),
     )
     for value in frame.plot.x_axis.minor:
         yield _line(frame.x(value), top, frame.x(value), bottom, faint)
@@ -126,7 +127,8 @@ def _grid(frame: _Frame) -> Iterator[str]:
     )
     yield _text((left + right) / 2, bottom + 38, frame.plot.xlabel, "middle")
     middle = (top + bottom) / 2
-    yield _text(16, middle, frame.plot.ylabel, "middle", f' transform="rotate(-90 16 {middle:.1f})"')
+    turned = f' transform="rotate(-90 16 {middle:.1f})"'
+    yield _text(16, middle, frame.plot.ylabel, "middle", turned)
 
 
 def _markers(frame: _Frame) -> Iterator[str]:
@@ -175,16 +177,13 @@ def _spot_label(spot: Spot, x: float, y: float, right: bool) -> str:
 
 def _legend(frame: _Frame) -> tuple[list[str], float]:
     """Legend entries in rows below the plot, clear of every curve; and the height of it all."""
-    x, y = frame.left, frame.bottom + 64
-    placed = []
-    for index, series in enumerate(frame.plot.series):
-        wide = 34 + len(series.label) * _CHAR + 22
-        if x > frame.left and x + wide > _WIDTH:
-            x, y = frame.left, y + _LINE + 3
-        placed.append((x, y, index, series.label))
-        x += wide
+    series = frame.plot.series
+    widest = 34 + max(len(one.label) for one in series) * _CHAR + 22
+    columns = max(1, min(len(series), int((_WIDTH - frame.left) / widest)))
     drawn = []
-    for at, level, index, label in placed:
-        drawn.append(_line(at, level - 4, at + 26, level - 4, _stroke(frame.plot, index)))
-        drawn.append(_text(at + 32, level, label))
+    y = top = frame.bottom + 64
+    for index, one in enumerate(series):
+        x, y = frame.left + index % columns * widest, top + index // columns * (_LINE + 3)
+        drawn.append(_line(x, y - 4, x + 26, y - 4, _stroke(frame.plot, index)))
+        drawn.append(_text(x + 32, y, one.label))
     return drawn, y + 14

@@ -47,9 +47,7 @@ def table_view(table: Table, setter: Setter, aligner: Aligner) -> TexTable:
               for c, w, k in zip(row, widths, cut, strict=True))
         for row in table.rows
     )  # fmt: skip
-    heads = [
-        _head(c, w, k, setter) for c, w, k in zip(table.columns, widths, cut, strict=True)
-    ]
+    heads = [_head(c, w, k, setter) for c, w, k in zip(table.columns, widths, cut, strict=True)]
     spec = "".join(_spec(c, w, k) for c, w, k in zip(table.columns, widths, cut, strict=True))
     return TexTable(size, spec, " & ".join(heads), body, table.caption, table.notes, any(cut))
 

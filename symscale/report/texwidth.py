@@ -1,4 +1,4 @@
-"""An estimate, in em, of how wide LaTeX mathematics will be set: enough to decide on line breaks."""
+"""An estimate, in em, of how wide LaTeX mathematics is set: enough to decide on line breaks."""
 
 from __future__ import annotations
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator
 
-
 _HANG = 6
 
 
@@ -34,4 +33,4 @@ def prose(text: str, width: int, indent: str = "") -> list[str]:
     >>> prose("one two three", 8)
     ['one two', 'three']
     """
-    return textwrap.wrap(text, max(width, 8), subsequent_indent=indent) or [""]
+    return textwrap.wrap(text, max(width, 1), subsequent_indent=indent) or [""]

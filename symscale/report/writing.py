@@ -20,7 +20,7 @@ ENGINES = ("pdflatex", "lualatex", "xelatex", "tectonic")
 NO_TEX = "no TeX engine found; apt-get install texlive-latex-recommended texlive-pictures"
 _RUNS = 4
 _TIMEOUT = 180
-_RERUN = re.compile(r"Rerun to get|rerun LaTeX|Table widths have changed|Rerun LaTeX|No file \S+toc")
+_RERUN = re.compile(r"Rerun to get|[Rr]erun LaTeX|widths have changed|No file \S+toc")
 
 
 def write_text(path: Path | str, content: str) -> Path:
@@ -98,9 +98,8 @@ class Compiled:
 
     def overfull(self, limit: float = 2.0) -> list[str]:
         """The log's lines about boxes that stick out by more than ``limit`` points."""
-        found = re.findall(r"^Overfull \\[hv]box \(([\d.]+)pt too (?:wide|high)\).*$", self.log, re.M)
-        lines = re.findall(r"^Overfull \\[hv]box .*$", self.log, re.M)
-        return [ln for pt, ln in zip(found, lines, strict=True) if float(pt) > limit]
+        found = re.finditer(r"^Overfull \\[hv]box \(([\d.]+)pt too .*$", self.log, re.M)
+        return [box[0] for box in found if float(box[1]) > limit]
 
 
 def find_tex() -> str | None:

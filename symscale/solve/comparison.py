@@ -57,9 +57,8 @@ def _hidden(base: Expr, v: Symbol) -> str:
         )
     if base.has(Maximum):
         return f"{v} stands inside a maximum that cannot be drawn out, {base}; ask for each arm"
-    return (
-        f"{v} stands inside {base}, which is no sum of powers of it; substitute numbers or expand"
-    )
+    where = "under a root of" if base.is_Add else "inside"
+    return f"{v} stands {where} {base}; sums of powers and roots of {v} alone can be solved"
 
 
 def _solve(bases: Generators, gap: Ratio, v: Symbol) -> Comparison:

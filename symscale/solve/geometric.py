@@ -138,7 +138,7 @@ def dual_weights(made: Program) -> list[Fraction]:
     if weights is None or any(weight <= 0 for weight in weights):
         names = ", ".join(map(str, made.free))
         raise SolveError(
-            f"no minimum: some direction in {names} lowers the cost without end; "
+            f"no minimum is attained: some direction in {names} lowers the cost without end; "
             "bound it with a constraint, or add the term that grows there"
         )
     return weights

@@ -48,7 +48,7 @@ def descend(made: Program) -> Descent:
     high = _value(powers, logs, place)
     gap = float(np.expm1(high - low))
     if not gap < 1e-6:
-        raise SolveError("no minimum was reached: some direction lowers the cost without end")
+        raise SolveError("no minimum is attained: some direction lowers the cost without end")
     point = {v: Float(float(np.exp(y))) for v, y in zip(made.free, place, strict=True)}
     shares = tuple(Float(float(w)) for w in weights)
     return Descent(point, Float(float(np.exp(high))), shares, max(gap, 0.0))

@@ -72,7 +72,8 @@ class Regimes:
         values = bindings(*sources, **named)
         values.pop(self.variable, None)
         found = (arm.xreplace(values) for arm in arms_of(self.time, self.variable))
-        return regimes(Maximum(*found), self.variable)
+        start = self.derivation.then("put in numbers", None, str(values))
+        return _tile(self.time.xreplace(values), tuple(found), self.variable, start)
 
     def binding(self, value: Any) -> Regime:
         """The regime in which the variable has this value, once every wall is a number.
@@ -136,14 +137,19 @@ def regimes(time: Any, v: Symbol, given: Given | None = None) -> Regimes:
         raise SolveError(f"{v} is not in {made}")
     start = Derivation().then("which term is the largest", made, f"as {v} grows from 0")
     made = with_given(Sides(made, S.Zero, (), start), given, v).a
-    found = _distinct(arms_of(made, v), v)
+    return _tile(made, arms_of(made, v), v, start)
+
+
+def _tile(time: Expr, terms: tuple[Expr, ...], v: Symbol, start: Derivation) -> Regimes:
+    """The regimes of the largest of these terms."""
+    found = _distinct(terms, v)
     table, steps = _pairs(found, v)
     rows: list[Regime] = []
     for place, arm in enumerate(found):
         cases = all_of(table[place, other] for other in range(len(found)) if other != place)
         rows += _rows(arm, cases)
     steps = steps.then("a term is the largest where it is above each other", None, "walls joined")
-    return Regimes(made, v, tuple(_ordered(rows, found)), start + steps)
+    return Regimes(time, v, tuple(_ordered(rows, found)), start + steps)
 
 
 def arms_of(time: Expr, v: Symbol) -> tuple[Expr, ...]:

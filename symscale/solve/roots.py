@@ -79,7 +79,8 @@ class RootFinder:
 
     def _split(self, core: Poly, coeffs: list[Poly], known: Known) -> list[Branch]:
         """One branch for each sign the core may have; equal answers joined."""
-        signs = (PLUS, ZERO, MINUS)
+        still = known.get(core, ANY)
+        signs = [s for s in (PLUS, ZERO, MINUS) if s <= still]
         return join([b for s in signs for b in self.branches(coeffs, {**known, core: s})])
 
     def _decide(self, coeffs: list[Poly], signs: list[Signs], known: Known) -> Branch | Poly:

@@ -10,7 +10,7 @@ from typing import Any
 from sympy import Expr, S, cancel
 
 from symscale.algebra.symbols import B, T
-from symscale.models.model import Model
+from symscale.models.model import Model, is_score
 from symscale.programs.phase import Compute
 from symscale.solve.answer import Crossover
 from symscale.solve.crossover import crossover
@@ -55,7 +55,7 @@ def attention_passes(model: Model, rival: str = "mlp", causal: bool = False) -> 
     3*D*F/(2*H*N)
     """
     phase = model.programs.layer.shard().forward
-    scores = sum((s.flops for s in phase.computes if {"T", "S"} <= set(s.op.labels)), S.Zero)
+    scores = sum((s.flops for s in phase.computes if is_score(s)), S.Zero)
     other = sum((s.flops for s in phase.computes if _uses(s, RIVALS[rival])), S.Zero)
     share = S.Half if causal else S.One
     left, right = cancel(share * scores / B), cancel(other / B)

@@ -20,6 +20,7 @@ from symscale.algebra.time import Overlap, Time
 from symscale.algebra.units import Span
 from symscale.hardware.chip import Chip
 from symscale.hardware.chips import chip as find_chip
+from symscale.hardware.networks import Fidelity, Trimmed
 from symscale.models.model import Model
 from symscale.models.model import model as find_model
 from symscale.parallel.strategy import Strategy
@@ -87,17 +88,23 @@ class TrainingStep:
         """Bytes on one device, by kind."""
         return training_memory(self.layer, self.ends, self.optimizer, self.checkpoints)
 
-    def on(self, chip: str | PathLike[str] | Chip, **options: Any) -> TrainingStep:
-        """The same step timed on a chip's own network."""
-        found = find_chip(chip)
-        return replace(self, network=found.network(self.strategy.mesh_axes, **options))
+    def on(
+        self,
+        chip: str | PathLike[str] | Chip,
+        fidelity: Fidelity = "ideal",
+        sizes: Mapping[str, int] | None = None,
+    ) -> TrainingStep:
+        """The same step timed on a chip's own network; along an axis of size 1 nothing moves."""
+        network = find_chip(chip).network(self.strategy.mesh_axes, fidelity, sizes)
+        trivial = frozenset(name for name, size in (sizes or {}).items() if size == 1)
+        return replace(self, network=Trimmed(network, trivial) if trivial else network)
 
     def at(
         self,
         chip: str | PathLike[str] | Chip,
         *,
         overlap: Overlap = "full",
-        fidelity: str = "ideal",
+        fidelity: Fidelity = "ideal",
         **numbers: Any,
     ) -> StepResult:
         """The step with numbers in it.

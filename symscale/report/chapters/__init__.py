@@ -1,0 +1,1 @@
+"""The chapters of a training report, each a function from the study to sections."""

@@ -1,0 +1,113 @@
+"""The chosen step in numbers: time under each assumption on overlap, memory, and its notes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from symscale.algebra.time import Overlap
+from symscale.report.document import Section, callout, display, section, table, text
+from symscale.report.numbers import memory, percent, rate, seconds
+from symscale.report.rich import Code, Math
+from symscale.report.study import TrainingStudy
+from symscale.studies.memory import training_memory
+from symscale.studies.pressure import pressures
+
+_ASSUMPTIONS: tuple[tuple[Overlap, str], ...] = (
+    ("full", "everything overlaps (lower bound)"),
+    ("critical", "collectives that the next op needs wait, the others hide"),
+    ("none", "nothing overlaps (upper bound)"),
+)
+
+
+def step_chapter(study: TrainingStudy) -> list[Section]:
+    """Time, walls and memory of the step on its mesh."""
+    return [
+        section("The step on its mesh", *_time(study)),
+        section("Where the wall is", *_walls(study), level=2),
+        section("Memory", *_memory(study), level=2),
+    ]
+
+
+def mesh_text(study: TrainingStudy) -> str:
+    """The mesh on one line."""
+    return " × ".join(f"{name} = {size}" for name, size in study.result.mesh.items())
+
+
+def _time(study: TrainingStudy) -> list[Any]:
+    result, time = study.result, study.step.time
+    rows = []
+    for overlap, said in _ASSUMPTIONS:
+        total = result.seconds(time.total(overlap))
+        rows.append((said, seconds(total), percent(result.math / total)))
+    busy = [(_resource(name), seconds(value)) for name, value in result.busy.items()]
+    forward, backward = (study.step.pass_time(position) for position in (0, 1))
+    return [
+        text(
+            "Under ", Code(study.step.strategy.name), f" on {mesh_text(study)} "
+            f"({result.chips:,} chips), all layers together. In the forward pass, the terms are:"
+        ),
+        display(*((_resource(t.resource), Math(t.value)) for t in forward.terms)),
+        text("In the backward pass:"),
+        display(*((_resource(t.resource), Math(t.value)) for t in backward.terms)),
+        table(["resource", ("busy", "right")], busy, "Time that each resource is busy in a step."),
+        table(
+            ["assumption", ("step", "right"), ("compute fraction", "right")],
+            rows,
+            "Time of a step; the compute fraction is arithmetic over the step.",
+        ),
+        *(callout("note", note) for note in result.notes),
+    ]  # fmt: skip
+
+
+def _resource(name: str) -> str:
+    return {"math": "arithmetic", "hbm": "HBM"}.get(name, f"links of {name}")
+
+
+def _walls(study: TrainingStudy) -> list[Any]:
+    rows = []
+    for one in pressures(study.step):
+        summed = one.ratio(study.result.values)
+        overlapped = one.ratio(study.result.values, overlapped=True)
+        rows.append((one.part, percent(summed, 4), percent(overlapped, 4), _side(summed, overlapped)))
+    return [
+        text("Communication as a share of arithmetic, on this mesh:"),
+        table(
+            ["part", ("summed", "right"), ("overlapped", "right"), "so"],
+            rows,
+            "Below 100%, arithmetic hides communication.",
+        ),
+    ]
+
+
+def _side(summed: float, overlapped: float) -> str:
+    if summed <= 1:
+        return f"compute-bound, by {1 - summed:.1%} with summed communication"
+    if overlapped <= 1:
+        return f"over the wall by {summed - 1:.1%} summed, inside it overlapped"
+    return f"communication-bound, by {overlapped - 1:.1%} even overlapped"
+
+
+def _memory(study: TrainingStudy) -> list[Any]:
+    result = study.result
+    rows = [
+        (kind, Math(study.step.memory[kind]), memory(size)) for kind, size in result.memory.items()
+    ]
+    rows.append(("total", "", memory(result.memory_bytes)))
+    block = training_memory(study.step.layer, study.step.ends, checkpoints="block")
+    saved = result.seconds(block["activations"])
+    hbm = int(study.chip.hbm_bytes)
+    word = "fits" if result.fits else "does not fit"
+    return [
+        table(["kind", "formula", ("bytes", "right")], rows, "Memory of one chip, by kind."),
+        text(
+            f"It {word} the chip's ", memory(hbm), ". Optimizer state is two f32 moments for each "
+            "parameter. Activations are all that the backward pass reads; saving each layer's input "
+            "alone, ", Math(block["activations"]), ", would take ", memory(saved),
+            " and compute every layer's forward pass again.",
+        ),
+        text(
+            "The chips together do ",
+            rate(float(study.chip.rate("bf16")) * result.chips * result.compute_fraction),
+            f" and take {result.tokens_per_second:,.4g} tokens a second at the lower bound.",
+        ),
+    ]  # fmt: skip

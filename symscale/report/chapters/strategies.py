@@ -1,0 +1,181 @@
+"""Each strategy: its sharding, the derived algorithm, costs, condition, memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sympy import Expr
+
+from symscale.algebra.symbols import B, n
+from symscale.models.decoder import two_matmul_layer
+from symscale.programs.phase import Phase
+from symscale.programs.sharded import ShardedProgram
+from symscale.report.document import (
+    Callout,
+    DerivationBlock,
+    Listing,
+    Section,
+    Table,
+    callout,
+    equation,
+    listing,
+    section,
+    table,
+    text,
+)
+from symscale.report.numbers import memory, number, seconds
+from symscale.report.rich import Code, Math, Part
+from symscale.report.study import Rival, TrainingStudy
+
+Tick = Callable[[str], None]
+
+
+def strategies_chapter(study: TrainingStudy, tick: Tick) -> list[Section]:
+    """The table of all strategies, then one section for each."""
+    sections = [section("Strategies", *_overview(study))]
+    for rival in study.rivals:
+        tick(f"strategy {rival.strategy.name}")
+        sections.append(section(_title(rival), *_strategy(rival), level=2))
+    return sections
+
+
+def _title(rival: Rival) -> str:
+    return f"{rival.strategy.name}: {rival.strategy.meaning}"
+
+
+def _overview(study: TrainingStudy) -> list[Any]:
+    layer = two_matmul_layer()
+    rows = []
+    for rival in study.rivals:
+        passes = rival.strategy.shard(layer).phases
+        rows.append((Code(rival.strategy.name), *(_volumes(p.volume()) for p in passes)))
+    return [
+        text(
+            "A strategy is an assignment of mesh axes to dims. The table shows what that costs on the "
+            "textbook's layer of two matmuls, ", Code("In[B, D] · Win[D, F]"), " then ",
+            Code("Tmp[B, F] · Wout[F, D]"), ": the partitioner inserts the collectives, and the "
+            "backward pass is the forward pass transposed and partitioned again."
+        ),
+        table(
+            ["strategy", "forward", "backward", "optimizer step"],
+            rows,
+            "Bytes that enter each device's collectives on a layer of two matmuls, by mesh axis.",
+        ),
+    ]  # fmt: skip
+
+
+def _volumes(volume: Mapping[Any, Expr]) -> list[Part]:
+    parts: list[Part] = []
+    for key, value in sorted(volume.items(), key=lambda item: str(item[0])):
+        names = "".join(s.name for s in key) if isinstance(key, tuple) else str(key)
+        parts += [", " if parts else "", f"{names}: ", Math(value)]
+    return [p for p in parts if p != ""] or ["0"]
+
+
+def _strategy(rival: Rival) -> list[Any]:
+    sharded = rival.strategy.shard(two_matmul_layer())
+    blocks: list[Any] = [
+        listing([_sharding(sharded)], "Sharding of the layer of two matmuls."),
+        *(_algorithm(phase) for phase in sharded.phases if phase.steps),
+        _costs(rival),
+        DerivationBlock(rival.bound.derivation, f"When it is compute-bound ({rival.bound.passes})"),
+        _numbers(rival),
+        _verdict(rival),
+        _memory(rival),
+    ]
+    return blocks
+
+
+def _sharding(sharded: ShardedProgram) -> str:
+    return "  ".join(sharded.sharding(name).short for name in sharded.program.arrays)
+
+
+def _algorithm(phase: Phase) -> Listing:
+    return listing(phase.lines(), f"Derived algorithm, {phase.name}.")
+
+
+def _costs(rival: Rival) -> Table:
+    """The decoder's layer: FLOPs, bytes and seconds of each pass."""
+    rows = []
+    for phase in rival.step.layer.phases:
+        if not phase.steps:
+            continue
+        time = phase.time_on(rival.step.network)
+        if phase.flops != 0:
+            rows.append((phase.name, "FLOPs", Math(phase.flops), _seconds(rival, time.math)))
+            rows.append(("", "HBM bytes", "", _seconds(rival, time.hbm)))
+        for key, seconds_on in time.by_axis.items():
+            volume = phase.volume()[key]
+            names = "".join(s.name for s in key) if isinstance(key, tuple) else key.name
+            first = "" if phase.flops != 0 else phase.name
+            rows.append((first, f"bytes over {names}", Math(volume), _seconds(rival, seconds_on)))
+    return table(
+        ["pass", "cost of one layer", "formula", ("time", "right")],
+        rows,
+        f"The decoder's layer under {rival.strategy.name}, per device; times at {rival.axis_text}.",
+    )
+
+
+def _seconds(rival: Rival, expr: Expr) -> Part:
+    return seconds(rival.number(expr))
+
+
+def _numbers(rival: Rival) -> Any:
+    bound, study = rival.bound, rival.study
+    batch = bound.answer.variable == B
+    quantity = _quantity(rival)
+    value = number(rival.wall, "tokens a chip" if batch else "chips")
+    return text(
+        f"On {study.chip.title}, with ", *_links(rival), ", the wall is at ",
+        equation(quantity, bound.per_chip, value), ".",
+    )  # fmt: skip
+
+
+def _quantity(rival: Rival) -> Expr:
+    bound = rival.bound
+    if bound.answer.variable != B:
+        return bound.answer.variable
+    return B / n
+
+
+def _links(rival: Rival) -> list[Part]:
+    laid = rival.study.chip.layout(rival.strategy.mesh_axes).bindings
+    parts: list[Part] = []
+    for symbol, count in laid.items():
+        parts += [", " if parts else "", equation(symbol, number(int(count)))]
+    return [p for p in parts if p != ""]
+
+
+def _verdict(rival: Rival) -> Callout:
+    study = rival.study
+    good = rival.is_compute_bound
+    word = "compute-bound" if good else "communication-bound"
+    if rival.bound.answer.variable == B:
+        said = (
+            f"{study.batch:,} tokens on {study.chips:,} chips are {study.per_chip:,.4g} a chip, "
+            f"{'above' if good else 'below'} the {rival.wall:,.4g} needed: {word}."
+        )
+    else:
+        said = (
+            f"{study.chips:,} chips are {'within' if good else 'beyond'} the "
+            f"{rival.wall:,.4g} that this split supports: {word}."
+        )
+    title = f"{rival.strategy.name} on {study.chips:,} chips"
+    return callout("good" if good else "bad", said, title=title)
+
+
+def _memory(rival: Rival) -> Table:
+    kinds = rival.step.memory.by_kind
+    rows = [(kind, Math(expr), memory(rival.number(expr))) for kind, expr in kinds.items()]
+    hbm = int(rival.study.chip.hbm_bytes)
+    rows.append(("total", "", memory(rival.memory_bytes)))
+    word = "It fits" if rival.fits else "It does not fit"
+    return table(
+        ["kind", "formula", ("bytes", "right")],
+        rows,
+        f"Memory of one chip under {rival.strategy.name} at {rival.axis_text}.",
+        notes=[[f"{word} the chip's ", memory(hbm), "."]],
+    )
+
+

@@ -1,0 +1,100 @@
+"""``symscale report``: choose the mesh, build the report, write the files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from symscale.algebra.errors import HardwareError
+from symscale.hardware.chip import Chip
+from symscale.hardware.chips import chip as find_chip
+from symscale.report.page import Report
+from symscale.report.study import TrainingStudy
+from symscale.report.training import training_document
+from symscale.report.writing import find_tex, make_directory
+from symscale.studies.meshes import mesh_options
+from symscale.studies.result import StepResult
+from symscale.studies.training import TrainingStep, training
+
+
+@dataclass(frozen=True)
+class Written:
+    """The files that were written, the step they report on, and what to tell the user."""
+
+    files: tuple[Path, ...]
+    result: StepResult
+    messages: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(str(path) for path in self.files)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Files and the step's numbers."""
+        return {"files": [str(path) for path in self.files], **self.result.to_dict()}
+
+
+def write_report(
+    model: str,
+    *,
+    chip: str,
+    chips: int,
+    batch: int,
+    strategy: str,
+    mesh: Mapping[str, int] | None,
+    length: int | None,
+    output: str,
+    formats: tuple[str, ...],
+    progress: Callable[[str], None],
+) -> Written:
+    """Write the report on a training step into a folder.
+
+    Raises:
+        SymscaleError: for anything in the arguments that cannot be; nothing is written then.
+    """
+    found = find_chip(chip)
+    step = training(model, strategy)
+    progress("mesh")
+    result = _placed(step, found, chips, batch, mesh, length)
+    folder = make_directory(output)
+    document = training_document(TrainingStudy(result, chips), progress)
+    wanted, messages = _possible(formats)
+    progress("writing")
+    files = Report(document).save(folder, formats=wanted)
+    return Written(files, result, messages)
+
+
+def _placed(
+    step: TrainingStep,
+    chip: Chip,
+    chips: int,
+    batch: int,
+    mesh: Mapping[str, int] | None,
+    length: int | None,
+) -> StepResult:
+    if chips > chip.domain:
+        raise HardwareError(
+            f"--chips {chips}: one {chip.name} {'pod' if chip.torus else 'node'} has {chip.domain}"
+        )
+    if mesh is None:
+        return mesh_options(step, chip, chips, batch, length)[0].result
+    size = 1
+    for count in mesh.values():
+        size *= count
+    if size > chips:
+        raise HardwareError(f"--mesh has {size} chips, but --chips is {chips}")
+    numbers: dict[str, Any] = {"B": batch, **mesh, **({"T": length} if length else {})}
+    return step.at(chip, **numbers)
+
+
+def _possible(formats: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The formats that can be made here, and a line on those that cannot."""
+    if "pdf" not in formats or find_tex():
+        return formats, ()
+    left = tuple(name for name in formats if name != "pdf")
+    said = (
+        "no TeX engine found, so no PDF; install one, e.g. "
+        "apt-get install texlive-latex-recommended texlive-pictures"
+    )
+    return (left if "tex" in left else ("tex", *left)), (said,)

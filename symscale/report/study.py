@@ -1,0 +1,162 @@
+"""What a training report is about: a step with numbers in, and everything its chapters compare."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from sympy import Expr, Symbol
+
+from symscale.algebra.errors import HardwareError
+from symscale.algebra.substitution import bindings, evaluate
+from symscale.algebra.symbols import B, T, n
+from symscale.hardware.chip import Chip
+from symscale.models.model import Model
+from symscale.parallel.strategy import NAMES, Strategy, strategy
+from symscale.studies.conditions import ComputeBound, compute_bound
+from symscale.studies.meshes import MeshOption, mesh_options
+from symscale.studies.result import StepResult
+from symscale.studies.training import TrainingStep, training
+
+
+@dataclass(frozen=True)
+class TrainingStudy:
+    """A training step on a chip, and the chips at hand (perhaps more than its mesh uses)."""
+
+    result: StepResult
+    chips: int
+
+    @property
+    def step(self) -> TrainingStep:
+        """The step, in symbols."""
+        return self.result.step
+
+    @property
+    def model(self) -> Model:
+        """The model that is trained."""
+        return self.step.model
+
+    @property
+    def chip(self) -> Chip:
+        """The chip it runs on."""
+        return self.result.chip
+
+    @property
+    def batch(self) -> int:
+        """Tokens a step."""
+        return int(self.result.values[B])
+
+    @property
+    def length(self) -> int:
+        """Tokens a sequence."""
+        return int(self.result.values[T])
+
+    @property
+    def per_chip(self) -> float:
+        """Tokens for each chip at hand."""
+        return self.batch / self.chips
+
+    @cached_property
+    def options(self) -> tuple[MeshOption, ...]:
+        """The meshes that the step's strategy can have, best first."""
+        plain = training(self.model, self.step.strategy)
+        return mesh_options(plain, self.chip, self.chips, self.batch, self.length)
+
+    @cached_property
+    def rivals(self) -> tuple[Rival, ...]:
+        """Every strategy of the table, on the chips at hand."""
+        return tuple(
+            Rival(self, found) for found in map(strategy, NAMES) if self._can_lie(found)
+        )
+
+    def _can_lie(self, found: Strategy) -> bool:
+        try:
+            self.chip.layout(found.mesh_axes)
+        except HardwareError:
+            return False
+        return True
+
+    def rival(self, name: str) -> Rival:
+        """The rival of this name, on the chips at hand."""
+        return Rival(self, strategy(name))
+
+
+@dataclass(frozen=True)
+class Rival:
+    """A strategy on the chips at hand: one mesh axis takes all; two are split as the study's mesh.
+
+    The split need not divide anything: this compares formulas. A mesh to run on is the study's own.
+    """
+
+    study: TrainingStudy
+    strategy: Strategy
+
+    @cached_property
+    def step(self) -> TrainingStep:
+        """The step under this strategy, on the chip's network."""
+        return training(self.study.model, self.strategy).on(self.study.chip)
+
+    @cached_property
+    def bound(self) -> ComputeBound:
+        """When its layer of two matmuls is compute-bound, mesh axes one after another."""
+        return compute_bound(self.strategy, network=self.step.network)
+
+    @cached_property
+    def mesh(self) -> Mapping[str, Any]:
+        """The axes' sizes: the study's for two, all chips of the study's mesh for one."""
+        names = self.strategy.mesh_axes
+        own = self.study.result.mesh
+        if len(names) == 1:
+            return {names[0]: self.study.result.chips}
+        sizes = list(own.values()) if len(own) == len(names) else [self.study.result.chips, 1]
+        return dict(zip(names, sizes, strict=True))
+
+    @cached_property
+    def values(self) -> dict[Symbol, Expr]:
+        """Rates, sizes, batch, mesh and links."""
+        laid = self.study.chip.layout(self.strategy.mesh_axes).bindings
+        numbers = {"B": self.study.batch, "T": self.study.length, **self.mesh}
+        found = bindings(self.study.chip, self.study.model, laid, **numbers)
+        return {**found, n: bindings(n=self.study.chips)[n]}
+
+    def number(self, expr: Expr) -> float:
+        """An expression in numbers."""
+        return float(evaluate(expr, self.values))
+
+    @property
+    def wall(self) -> float:
+        """The wall of its compute-bound condition, in numbers."""
+        return self.number(self.bound.per_chip)
+
+    @property
+    def measured(self) -> float:
+        """What the wall is compared with: tokens for each chip, or the axis's size."""
+        if self.bound.answer.variable == B:
+            return self.study.per_chip
+        return float(self.study.chips)
+
+    @property
+    def is_compute_bound(self) -> bool:
+        """Whether the layer of two matmuls stays compute-bound on the chips at hand."""
+        if self.bound.answer.variable == B:
+            return self.measured >= self.wall
+        return self.measured <= self.wall
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes on one device."""
+        return round(self.number(self.step.memory.total))
+
+    @property
+    def fits(self) -> bool:
+        """Whether they fit the chip's HBM."""
+        return self.memory_bytes <= int(self.study.chip.hbm_bytes)
+
+    @property
+    def axis_text(self) -> str:
+        """The mesh on one line."""
+        return " × ".join(f"{name} = {size}" for name, size in self.mesh.items())
+
+

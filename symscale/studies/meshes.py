@@ -1,0 +1,140 @@
+"""The meshes that a strategy can have on so many chips, and the best of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import gcd
+from typing import Any
+
+from sympy import Expr, Symbol, divisors
+
+from symscale.algebra.errors import ShardingError
+from symscale.algebra.substitution import bindings, evaluate
+from symscale.arrays.array import Array
+from symscale.hardware.chip import Chip
+from symscale.studies.pressure import Pressure, pressures
+from symscale.studies.result import StepResult
+from symscale.studies.training import TrainingStep
+
+
+@dataclass(frozen=True)
+class MeshOption:
+    """A mesh whose axes divide all their dims, with the step's numbers on it.
+
+    ``pressures`` are communication over arithmetic, summed and overlapped, by part of the step.
+    """
+
+    mesh: Mapping[str, int]
+    result: StepResult
+    pressures: Mapping[str, tuple[float, float]]
+
+    @property
+    def chips(self) -> int:
+        """The product of the axes."""
+        return self.result.chips
+
+    @property
+    def textbook(self) -> float:
+        """Summed communication over arithmetic on the layer of two matmuls."""
+        return next(iter(self.pressures.values()))[0]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The mesh and its numbers."""
+        return {
+            "mesh": dict(self.mesh),
+            "step_time_s": self.result.time,
+            "pressures": {part: list(pair) for part, pair in self.pressures.items()},
+        }
+
+
+def mesh_options(
+    step: TrainingStep, chip: Chip, chips: int, batch: int, length: int | None = None
+) -> tuple[MeshOption, ...]:
+    """The largest meshes of a strategy on at most ``chips`` chips, best first.
+
+    Every axis divides every dim it shards. The best has the least summed communication on the layer
+    of two matmuls, which is what the closed form of the split minimises too.
+
+    Raises:
+        ShardingError: when no mesh fits.
+
+    >>> from symscale.hardware.chips import chip
+    >>> from symscale.studies.training import training
+    >>> step = training("llama-3-70b", "fsdp+tp")
+    >>> dict(mesh_options(step, chip("tpu-v5p"), 8960, 2**22)[0].mesh)
+    {'X': 2048, 'Y': 4}
+    """
+    sizes = list(_sizes(step, chips, batch))
+    if not sizes:
+        raise ShardingError(
+            f"no mesh of {step.strategy.name} on at most {chips} chips divides a batch of {batch} "
+            f"and the dims of {step.model.name}"
+        )
+    most = max(_product(mesh) for mesh in sizes)
+    extra: dict[str, Any] = {"T": length} if length else {}
+    found = []
+    for mesh in sizes:
+        if _product(mesh) == most:
+            numbers: dict[str, Any] = {"B": batch, **mesh, **extra}
+            result = step.at(chip, **numbers)
+            found.append(MeshOption(mesh, result, _ratios(pressures(result.step), result)))
+    return tuple(sorted(found, key=lambda option: option.textbook))
+
+
+def _ratios(parts: tuple[Pressure, ...], result: StepResult) -> dict[str, tuple[float, float]]:
+    return {
+        one.part: (one.ratio(result.values), one.ratio(result.values, overlapped=True))
+        for one in parts
+    }
+
+
+def _product(mesh: Mapping[str, int]) -> int:
+    out = 1
+    for size in mesh.values():
+        out *= size
+    return out
+
+
+def _sizes(step: TrainingStep, chips: int, batch: int) -> Iterator[dict[str, int]]:
+    values = bindings(step.model, **{"B": batch})
+    names = step.strategy.mesh_axes
+    limits = [divisors(_common_size(step, name, values)) for name in names]
+    for mesh in _combinations(names, limits, chips):
+        bound = {**values, **bindings(**mesh)}
+        try:
+            step.check(bound)
+        except ShardingError:
+            continue
+        yield mesh
+
+
+def _combinations(
+    names: tuple[str, ...], limits: list[list[int]], chips: int
+) -> Iterator[dict[str, int]]:
+    if not names:
+        yield {}
+        return
+    for size in limits[0]:
+        if size <= chips:
+            for rest in _combinations(names[1:], limits[1:], chips // size):
+                yield {names[0]: size, **rest}
+
+
+def _common_size(step: TrainingStep, name: str, values: Mapping[Symbol, Expr]) -> int:
+    """The greatest common divisor of all dims that an axis shards."""
+    found = 0
+    for array in _arrays(step):
+        for dim in array.dims:
+            if name in dim.axes:
+                found = gcd(found, int(evaluate(dim.size, values)))
+    return found or 1
+
+
+def _arrays(step: TrainingStep) -> Iterator[Array]:
+    for sharded in (step.layer, step.ends):
+        for name in sharded.program.arrays:
+            array = sharded.sharding(name)
+            if "b" not in array.labels:
+                yield array
+
