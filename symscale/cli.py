@@ -12,7 +12,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from symscale import __version__, counts
+from symscale import __version__
+from symscale.algebra import counts
 from symscale.algebra.errors import SymscaleError
 
 FORMATS = ("tex", "html", "pdf")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sympy import Basic
 
+from symscale.algebra.printing import to_plain
 from symscale.algebra.symbols import to_latex
 
 
@@ -19,7 +20,7 @@ class Step:
     reason: str
 
     def __str__(self) -> str:
-        body = self.statement if self.expr is None else f"{self.statement}: {self.expr}"
+        body = self.statement if self.expr is None else f"{self.statement}: {to_plain(self.expr)}"
         return f"{body}    ({self.reason})" if self.reason else body
 
     def to_dict(self) -> dict[str, str | None]:
