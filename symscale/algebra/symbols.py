@@ -93,6 +93,9 @@ W_dcn = _add(
 W_pcie = _add("W_pcie", r"W_{\mathrm{pcie}}", "PCIe bandwidth of one chip, one way", "byte/s", "rate")
 t_hop = _add("t_hop", r"t_{\mathrm{hop}}", "latency of one hop", "s", "time")
 
+#: Names that stand for one thing only; any other may name a dim here and a mesh axis there.
+BUILT_IN = frozenset(_INFO)
+
 #: The symbols that ``from symscale import *`` brings.
 EXPORTED = (
     "B", "T", "S", "D", "L", "F", "N", "K", "G", "H", "V", "E", "k",

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from textwrap import wrap
 from typing import Any, TypeAlias
 
 from sympy import Expr
 
 from symscale.algebra.symbols import to_latex
+
+_TERMINAL = 80
+_NARROWEST = 20
 
 Cell: TypeAlias = str | int | float | Expr
 
@@ -40,6 +44,10 @@ class Table:
             all(isinstance(cell, int | float) for cell in column)
             for column in zip(*self.rows, strict=True)
         ]
+        room = _TERMINAL - sum(widths[:-1]) - 2 * len(widths[:-1])
+        if widths[-1] > room >= _NARROWEST and not right[-1]:
+            texts = [line for row in texts for line in _wrapped(row, room)]
+            widths[-1] = room
         return "\n".join(_line(row, widths, right) for row in texts)
 
     __repr__ = __str__
@@ -72,6 +80,13 @@ def cell_text(cell: Cell) -> str:
     if isinstance(cell, float):
         return f"{cell:.4g}"
     return f"{cell:,}" if isinstance(cell, int) else str(cell)
+
+
+def _wrapped(row: Sequence[str], room: int) -> list[tuple[str, ...]]:
+    """A row as several, its last cell broken to fit."""
+    pieces = wrap(row[-1], room, break_on_hyphens=False) or [""]
+    blank = ("",) * (len(row) - 1)
+    return [(*(row[:-1] if not index else blank), piece) for index, piece in enumerate(pieces)]
 
 
 def _line(row: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:

@@ -10,7 +10,7 @@ from sympy import Expr, Integer, Mul, Symbol
 
 from symscale.algebra.errors import NotationError, ShardingError, SymbolError
 from symscale.algebra.substitution import evaluate, exact
-from symscale.algebra.symbols import axis, check_known, info, symbol
+from symscale.algebra.symbols import BUILT_IN, axis, check_known, info, symbol
 from symscale.arrays.dtype import DEFAULT, DType
 from symscale.arrays.mesh import Mesh
 from symscale.arrays.notation import ArrayText, DimText, axes_text, parse_array
@@ -197,7 +197,7 @@ def dim_size(name: str, sizes: Mapping[str, Expr] | None = None) -> Expr:
             raise NotationError(f"dim {name!r}: a size must be above zero")
         return Integer(int(name))
     made = symbol(name)
-    if info(made).kind not in ("dim", "count"):
+    if name in BUILT_IN and info(made).kind not in ("dim", "count"):
         raise NotationError(
             f"dim {name!r} is the symbol of something else ({info(made).meaning}); rename the dim"
         )
@@ -228,15 +228,22 @@ def _given_size(name: str, size: Any) -> Expr:
     return number
 
 
-def _check_axes(text: ArrayText) -> None:
+def check_axes(text: ArrayText, dims: Iterable[str] = ()) -> None:
+    """Refuse a mesh axis that has the name of another symbol or of a dim.
+
+    Raises:
+        NotationError: naming the axis and what the name stands for.
+    """
     used = [name for dim in text.dims for name in dim.axes]
+    taken = {*dims, *(dim.name for dim in text.dims)}
     for name in (*used, *text.unreduced):
-        known = info(axis(name))
-        if known.kind != "axis":
+        if name in BUILT_IN and info(name).kind != "axis":
             raise NotationError(
                 f"mesh axis {name!r} of {text} is the symbol of something else "
-                f"({known.meaning}); rename the axis"
+                f"({info(name).meaning}); rename the axis"
             )
+        if name in taken:
+            raise NotationError(f"mesh axis {name!r} of {text} has the name of a dim; rename one")
 
 
 def from_text(
@@ -247,7 +254,7 @@ def from_text(
     Raises:
         NotationError: when a dim or a mesh axis has the name of a rate, or of one another.
     """
-    _check_axes(text)
+    check_axes(text)
     dims = tuple(Dim(d.name, dim_size(d.name, sizes), d.axes) for d in text.dims)
     return Array(text.name, dims, text.dtype or default, text.unreduced)
 

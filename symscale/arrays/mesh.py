@@ -10,7 +10,7 @@ from sympy import Expr, Mul
 
 from symscale.algebra.errors import ShardingError
 from symscale.algebra.substitution import exact
-from symscale.algebra.symbols import axis, info
+from symscale.algebra.symbols import BUILT_IN, axis, info
 
 
 class Mesh(Mapping[str, Expr]):
@@ -34,10 +34,9 @@ class Mesh(Mapping[str, Expr]):
         if len(made) < len(names) or set(made) & set(sizes):
             raise ShardingError(f"mesh axes {', '.join((*names, *sizes))}: a name occurs twice")
         for name in (*names, *sizes):
-            known = info(axis(name))
-            if known.kind != "axis":
+            if name in BUILT_IN and info(name).kind != "axis":
                 raise ShardingError(
-                    f"mesh axis {name!r} is the symbol of something else ({known.meaning}); "
+                    f"mesh axis {name!r} is the symbol of something else ({info(name).meaning}); "
                     "rename the axis"
                 )
         for name, size in sizes.items():

@@ -54,7 +54,7 @@ class Torus:
     def __post_init__(self) -> None:
         _check_fidelity(self.fidelity)
         for name, count in self.links.items():
-            if not sympify(count).is_positive:
+            if not sympify(count, strict=True).is_positive:
                 raise HardwareError(f"mesh axis {name} over {count} physical axes: at least 1")
 
     def bandwidth(self, axes: Sequence[str]) -> Expr:
@@ -96,7 +96,7 @@ class Torus:
         return IDEAL.resource(axes)
 
     def _count(self, name: str) -> Expr:
-        return sympify(self.links[name]) if name in self.links else links(name)
+        return sympify(self.links[name], strict=True) if name in self.links else links(name)
 
     def _share(self, name: str) -> Expr:
         line = self.fidelity == "ring" and not self.wrap.get(name, True)

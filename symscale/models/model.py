@@ -226,6 +226,8 @@ def models() -> Table:
     rows = []
     for name in zoo_names():
         entry = model(name)
-        rows.append((name, entry.params.count, entry.context or "", zoo_entry(name).source))
-    return Table(("model", "parameters", "context", "source"), tuple(rows))
+        source = zoo_entry(name).source.removeprefix("https://huggingface.co/")
+        origin = source.removesuffix("/blob/main/config.json")
+        rows.append((name, entry.params.count, entry.context or "", origin))
+    return Table(("model", "parameters", "context", "on Hugging Face"), tuple(rows))
 

@@ -213,6 +213,10 @@ def _lookup(operands: tuple[Array, ...], result: Array) -> Lookup:
     if len(operands) != 2:
         raise ProgramError("lookup takes ids and a table")
     ids, table = operands
+    if ids.dtype != DTYPES["int32"]:
+        raise ProgramError(f"lookup: {ids.name} is {ids.dtype}; write {ids.name}: int32[...]")
+    if not table.dims:
+        raise ProgramError(f"lookup: the table {table.short} has no rows")
     if result.labels != ids.labels + table.labels[1:]:
         raise ProgramError(
             f"lookup of {ids.short} in {table.short} makes "
@@ -229,7 +233,8 @@ def _pointwise(
     function = FUNCTIONS[name]
     made = Pointwise(operands, result, function=function, over=over)
     if len(operands) != function.arity:
-        raise ProgramError(f"{name} takes {function.arity} arrays, not {len(operands)}")
+        plural = "" if function.arity == 1 else "s"
+        raise ProgramError(f"{name} takes {function.arity} array{plural}, not {len(operands)}")
     if function.along and not over:
         raise ProgramError(f"{name} works along a dim; name it: {name}(...; dim)")
     if over and not function.along:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from symscale.algebra.errors import ProgramError, near
-from symscale.arrays.array import Array
+from symscale.arrays.array import Array, check_axes
 from symscale.arrays.notation import parse_array
 from symscale.programs.collectives import Move
 from symscale.programs.partition import Partitioner
@@ -159,6 +159,7 @@ def _placed(program: Program, text: str) -> Array:
     """The program's array (or gradient, or optimizer state) under the sharding of one line."""
     parsed = parse_array(text)
     arrays = program.arrays
+    check_axes(parsed, (dim.name for array in arrays.values() for dim in array.dims))
     if parsed.name in arrays:
         base = arrays[parsed.name]
     elif parsed.name[:1] in "dm" and parsed.name[1:] in arrays:

@@ -10,8 +10,7 @@ from sympy import Add, And, Basic, Mul, Or, Pow, S, fraction
 from sympy.core.relational import Relational
 
 from symscale.algebra.maximum import Maximum
-from symscale.algebra.symbols import to_latex
-from symscale.report.rich import Equation, Formula, Math, Side, side_latex
+from symscale.report.rich import Equation, Formula, Math, Side, side_latex, typeset
 from symscale.report.texwidth import tex_width
 
 _INDENT = 2.0
@@ -103,7 +102,7 @@ def _continued(line: str) -> str:
 
 def _pieces(expr: Basic, room: float, inline: bool) -> list[str]:
     """Parts between which a line may be broken; one where none may."""
-    whole = to_latex(expr, inline)
+    whole = typeset(expr, inline)
     if tex_width(whole) <= room:
         return [whole]
     kinds: tuple[tuple[type, Callable[[Basic, float, bool], list[str]]], ...] = (
@@ -137,7 +136,7 @@ def _product_pieces(expr: Basic, room: float, inline: bool) -> list[str]:
     factors = list(Mul.make_args(numer))
     opened = [f for f in factors if isinstance(f, Add | Maximum)]
     if opened:
-        core = max(opened, key=lambda f: tex_width(to_latex(f, inline)))
+        core = max(opened, key=lambda f: tex_width(typeset(f, inline)))
         others = [f for f in factors if f is not core]
         scale = reduce(lambda a, b: a * b, others, S.One) / denom
         # A slash before a bracket would be ambiguous, so the fraction is stacked.
@@ -157,7 +156,7 @@ def _product_pieces(expr: Basic, room: float, inline: bool) -> list[str]:
 
 
 def _factor(expr: Basic, inline: bool) -> str:
-    tex = to_latex(expr, inline)
+    tex = typeset(expr, inline)
     return rf"\left({tex}\right)" if expr.is_Add or " / " in tex else tex
 
 
@@ -176,7 +175,7 @@ def _power_pieces(expr: Basic, room: float, inline: bool) -> list[str]:
         return _enclosed(r"1 \big/ ", _pieces(1 / expr, room, inline), "")
     if not (isinstance(base, Add) and exponent.is_Integer):
         return []
-    return _enclosed("", _pieces(base, room, inline), f"^{{{to_latex(exponent)}}}")
+    return _enclosed("", _pieces(base, room, inline), f"^{{{typeset(exponent)}}}")
 
 
 def _enclosed(before: str, inner: Iterable[str], after: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
 from sympy import Basic
@@ -10,6 +11,9 @@ from sympy import Basic
 from symscale.algebra.printing import name_to_latex, to_plain
 from symscale.algebra.symbols import to_latex
 from symscale.report.numbers import Figure
+
+#: :func:`to_latex` remembered: LaTeX, HTML and width estimates ask for the same formulas.
+typeset = lru_cache(maxsize=8192)(to_latex)
 
 
 @dataclass(frozen=True)
@@ -33,11 +37,11 @@ class Math:
         >>> Math.name("T_math").latex()
         'T_{\\mathrm{math}}'
         """
-        return cls(name_to_latex(name), name)
+        return cls(name_typeset(name), name)
 
     def latex(self, inline: bool = False) -> str:
         """The LaTeX, fractions stacked or (``inline``) with a slash."""
-        return self.value if isinstance(self.value, str) else to_latex(self.value, inline)
+        return self.value if isinstance(self.value, str) else typeset(self.value, inline)
 
     @property
     def text(self) -> str:
@@ -82,7 +86,7 @@ _SIGNS = {r"\approx": "~", r"\le": "<=", r"\ge": ">=", r"\leq": "<=", r"\geq": "
 def side_latex(side: Side, inline: bool = False) -> str:
     """The LaTeX of one side of an equation."""
     if isinstance(side, Basic):
-        return to_latex(side, inline)
+        return typeset(side, inline)
     return side.latex(inline) if isinstance(side, Math) else side.latex
 
 

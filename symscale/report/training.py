@@ -26,6 +26,8 @@ def quiet(stage: str) -> None:
 def training_document(study: TrainingStudy, tick: Callable[[str], None] = quiet) -> Document:
     """The whole report on a training step."""
     sections = []
+    tick("recommendation")
+    sections += recommendation(study)
     tick("model and chip")
     sections += model_chapter(study) + hardware_chapter(study) + notation_chapter(study)
     sections += strategies_chapter(study, tick)
@@ -37,8 +39,6 @@ def training_document(study: TrainingStudy, tick: Callable[[str], None] = quiet)
     sections += attention_chapter(study)
     tick("plots")
     sections += plots_chapter(study)
-    tick("recommendation")
-    sections += recommendation(study)
     return Document(
         f"Training {study.model.name} on {study.chip.title}",
         f"{study.batch:,} tokens a step, {study.step.strategy.name}, {mesh_text(study)}",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from sympy import together
+
 from symscale.algebra.time import Overlap
 from symscale.report.document import Section, callout, display, section, table, text
 from symscale.report.numbers import memory, percent, rate, seconds
@@ -46,9 +48,9 @@ def _time(study: TrainingStudy) -> list[Any]:
             "Under ", Code(study.step.strategy.name), f" on {mesh_text(study)} "
             f"({result.chips:,} chips), all layers together. In the forward pass, the terms are:"
         ),
-        display(*((_resource(t.resource), Math(t.value)) for t in forward.terms)),
+        display(*((_resource(t.resource), Math(together(t.value))) for t in forward.terms)),
         text("In the backward pass:"),
-        display(*((_resource(t.resource), Math(t.value)) for t in backward.terms)),
+        display(*((_resource(t.resource), Math(together(t.value))) for t in backward.terms)),
         table(["resource", ("busy", "right")], busy, "Time that each resource is busy in a step."),
         table(
             ["assumption", ("step", "right"), ("compute fraction", "right")],
@@ -90,7 +92,7 @@ def _side(summed: float, overlapped: float) -> str:
 def _memory(study: TrainingStudy) -> list[Any]:
     result = study.result
     rows = [
-        (kind, Math(study.step.memory[kind]), memory(size)) for kind, size in result.memory.items()
+        (kind, Math(together(study.step.memory[kind])), memory(size)) for kind, size in result.memory.items()
     ]
     rows.append(("total", "", memory(result.memory_bytes)))
     block = training_memory(study.step.layer, study.step.ends, checkpoints="block")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sympy import Expr
+from sympy import Expr, together
 
 from symscale.algebra.symbols import B, n
 from symscale.models.decoder import two_matmul_layer
@@ -103,13 +103,14 @@ def _costs(rival: Rival) -> Table:
             continue
         time = phase.time_on(rival.step.network)
         if phase.flops != 0:
-            rows.append((phase.name, "FLOPs", Math(phase.flops), _seconds(rival, time.math)))
-            rows.append(("", "HBM bytes", "", _seconds(rival, time.hbm)))
+            rows.append((phase.name, "FLOPs", Math(together(phase.flops)), _seconds(rival, time.math)))
+            moved = Math(together(phase.hbm_bytes))
+            rows.append(("", "HBM bytes", moved, _seconds(rival, time.hbm)))
         for key, seconds_on in time.by_axis.items():
             volume = phase.volume()[key]
             names = "".join(s.name for s in key) if isinstance(key, tuple) else key.name
             first = "" if phase.flops != 0 else phase.name
-            rows.append((first, f"bytes over {names}", Math(volume), _seconds(rival, seconds_on)))
+            rows.append((first, f"bytes over {names}", Math(together(volume)), _seconds(rival, seconds_on)))
     return table(
         ["pass", "cost of one layer", "formula", ("time", "right")],
         rows,
@@ -167,7 +168,7 @@ def _verdict(rival: Rival) -> Callout:
 
 def _memory(rival: Rival) -> Table:
     kinds = rival.step.memory.by_kind
-    rows = [(kind, Math(expr), memory(rival.number(expr))) for kind, expr in kinds.items()]
+    rows = [(kind, Math(together(expr)), memory(rival.number(expr))) for kind, expr in kinds.items()]
     hbm = int(rival.study.chip.hbm_bytes)
     rows.append(("total", "", memory(rival.memory_bytes)))
     word = "It fits" if rival.fits else "It does not fit"

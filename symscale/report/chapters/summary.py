@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from symscale.algebra.symbols import B
 from symscale.report.chapters.step import mesh_text
-from symscale.report.document import Block, Section, callout, section, text
-from symscale.report.numbers import memory, percent, seconds
+from symscale.report.document import Block, Section, Table, callout, section, table, text
+from symscale.report.numbers import memory, number, percent, seconds
 from symscale.report.rich import Code, Part
-from symscale.report.study import Rival, TrainingStudy
+from symscale.report.study import TrainingStudy
 
 
 def abstract(study: TrainingStudy) -> tuple[Part, ...]:
@@ -31,21 +32,45 @@ def _bound(resource: str) -> str:
 
 def recommendation(study: TrainingStudy) -> list[Section]:
     """Which strategy, and why not the others."""
-    blocks: list[Block] = [_choice(study)]
-    blocks += [text(*_reason(rival)) for rival in study.rivals]
+    blocks: list[Block] = [_choice(study), _comparison(study)]
     least = min(study.options, key=lambda option: option.pressures["whole step"][0])
-    if study.options and dict(least.mesh) != study.result.mesh:
+    if dict(least.mesh) != study.result.mesh:
         mesh = " × ".join(f"{name} = {size}" for name, size in least.mesh.items())
+        share = percent(least.pressures["whole step"][0])
         blocks.append(
             text(
-                f"Over the whole step, {mesh} communicates least (",
-                percent(least.pressures["whole step"][0]),
-                " of arithmetic, summed): the backward pass does twice the arithmetic for the same "
-                "activations, which favours the axis that moves activations. On the forward pass of the layer of two "
-                "matmuls the mesh above is the better one.",
+                f"Over the whole step, {mesh} communicates least (", share, " of arithmetic, summed): "
+                "the backward pass does twice the arithmetic on the same activations, which favours "
+                "the axis that moves activations. On the forward pass of the layer of two matmuls, "
+                "the tighter of the two, the mesh above is the better one."
             )
         )  # fmt: skip
     return [section("Recommendation", *blocks)]
+
+
+def _comparison(study: TrainingStudy) -> Table:
+    """Every strategy on the chips at hand: its wall, and whether it fits."""
+    rows = []
+    for rival in study.rivals:
+        on_batch = rival.bound.answer.variable == B
+        has = number(rival.measured, "tokens a chip" if on_batch else "chips")
+        sign = ">" if on_batch else "<"
+        rows.append(
+            (
+                Code(rival.strategy.name),
+                [f"{sign} ", number(rival.wall)],
+                has,
+                "compute" if rival.is_compute_bound else "communication",
+                memory(rival.memory_bytes),
+                "yes" if rival.fits else "no",
+            )
+        )
+    return table(
+        ["strategy", ("wall", "right"), ("here", "right"), "bound by", ("a chip holds", "right"), "fits"],
+        rows,
+        f"The strategies on {study.chips:,} chips: the wall of the layer of two matmuls (tokens a chip, "
+        "or chips where the batch cancels), mesh axes one after another, and the memory of a chip.",
+    )
 
 
 def _choice(study: TrainingStudy) -> Any:
@@ -62,16 +87,3 @@ def _choice(study: TrainingStudy) -> Any:
     if not good:
         said = f"{study.step.strategy.name} on {mesh_text(study)} is not enough: "
     return callout("good" if good else "bad", said, *why, title="In short")
-
-
-def _reason(rival: Rival) -> list[Part]:
-    """One sentence on a strategy on the chips at hand."""
-    study, name = rival.study, rival.strategy.name
-    bound = "compute-bound" if rival.is_compute_bound else "communication-bound"
-    fits = "fits" if rival.fits else "does not fit"
-    on_batch = rival.bound.answer.variable.name == "B"
-    have = f"{study.per_chip:,.4g} tokens a chip" if on_batch else f"{study.chips:,} chips"
-    return [
-        Code(name), f": {bound} on {study.chips:,} chips ({have} against a wall of {rival.wall:,.4g}); ",
-        f"its {rival.memory_bytes / 1e9:,.4g} GB a chip {fits} in {int(study.chip.hbm_bytes) / 1e9:,.4g} GB.",
-    ]  # fmt: skip
