@@ -34,7 +34,7 @@ def exact(value: Any, name: str) -> Expr:
 
 
 def _rational(value: Any, name: str) -> Expr:
-    if isinstance(value, bool) or isinstance(value, str):
+    if isinstance(value, bool | str):
         raise SymbolError(f"{name} = {value!r}: a number is wanted")
     if isinstance(value, Expr):
         if value.is_number and value.is_real:
@@ -54,7 +54,8 @@ def bindings(*sources: Mapping[Symbol, Any], **named: Any) -> dict[Symbol, Expr]
     Later sources win. A size must be whole.
 
     Raises:
-        SymbolError: for a value that is no positive number, or a fraction where a size is wanted.
+        SymbolError: for a key that is no symbol of the table, a value that is no positive number,
+            or a fraction where a size is wanted.
 
     >>> from symscale.algebra.symbols import B, D
     >>> bindings({D: 8192}, B=4)
@@ -70,6 +71,9 @@ def bindings(*sources: Mapping[Symbol, Any], **named: Any) -> dict[Symbol, Expr]
 
 
 def _checked(key: Symbol, value: Any) -> Expr:
+    if not isinstance(key, Symbol):
+        raise SymbolError(f"{key!r} is not a symbol; give it as {key}=..., or import the symbol")
+    check_known(key)
     number = exact(value, key.name)
     if key.is_integer and not isinstance(number, Integer):
         raise SymbolError(f"{key.name} = {value}: {info(key).meaning} must be a whole number")

@@ -146,7 +146,8 @@ def strategy(name: str | Strategy, **axes: str | Iterable[str]) -> Strategy:
     or several joined by ``+`` (``fsdp+tp``).
 
     Roles take mesh axes: ``data`` (X unless said), ``tensor`` (Y), ``rows`` (X, of ``2d``); capitals
-    for several one-letter axes: ``strategy("fsdp", data="XYZ")``.
+    for several one-letter axes (``data="XYZ"``), another word for one axis of that name, a tuple for
+    several such.
 
     Raises:
         StrategyError: for an unknown part, parts that claim one role, or an axis used twice.
@@ -159,6 +160,8 @@ def strategy(name: str | Strategy, **axes: str | Iterable[str]) -> Strategy:
 tp, tp+sp, 2d; did you mean fsdp?
     """
     if isinstance(name, Strategy):
+        if axes:
+            raise StrategyError(f"strategy {name.name!r} has its mesh axes; give them with a name")
         return name
     parts = _parse(name)
     roles = [role for part in parts for role in part.roles]
@@ -167,13 +170,26 @@ tp, tp+sp, 2d; did you mean fsdp?
             raise StrategyError(f"strategy {name!r}: two parts want the role {role}")
     for role in axes:
         if role not in roles:
-            raise StrategyError(f"strategy {name!r} has no role {role!r}; it has {', '.join(roles)}")
-    chosen = {role: tuple(axes.get(role, _DEFAULT_AXES[role])) for role in roles}
+            raise StrategyError(
+                f"strategy {name!r} has no role {role!r}; it has {', '.join(roles)}"
+            )
+    chosen = {role: _axes(name, role, axes.get(role, _DEFAULT_AXES[role])) for role in roles}
     flat = [axis for group in chosen.values() for axis in group]
     for axis in flat:
         if flat.count(axis) > 1:
             raise StrategyError(f"strategy {name!r}: mesh axis {axis} plays two roles")
-    return Strategy(name.lower(), parts, MappingProxyType(chosen))
+    return Strategy(name.lower().replace(" ", ""), parts, MappingProxyType(chosen))
+
+
+def _axes(name: str, role: str, given: str | Iterable[str]) -> Axes:
+    """The mesh axes of a role: ``XY`` are two, ``data`` is one."""
+    if isinstance(given, str):
+        chosen = tuple(given) if given.isupper() else (given,) if given else ()
+    else:
+        chosen = tuple(given)
+    if not chosen:
+        raise StrategyError(f"strategy {name!r}: role {role} has no mesh axis")
+    return chosen
 
 
 #: The strategies of the table, in its order.

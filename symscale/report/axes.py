@@ -9,7 +9,7 @@ from math import ceil, floor, log10
 
 from symscale.report.numbers import Figure, Power, number
 
-_TARGET_TICKS = 6
+_MOST_STEPS = 8
 _ROUNDING = 1e-9
 
 
@@ -87,7 +87,7 @@ class Axis:
                     yield value
 
     def _steps(self) -> Iterator[float]:
-        raw = (self.high - self.low) / _TARGET_TICKS
+        raw = (self.high - self.low) / _MOST_STEPS
         unit = 10.0 ** floor(log10(raw))
         step = next(unit * m for m in (1, 2, 5, 10) if unit * m >= raw * (1 - _ROUNDING))
         first = ceil(self.low / step - _ROUNDING)

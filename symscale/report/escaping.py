@@ -12,7 +12,7 @@ _SPECIAL = {
     "&": r"\&",
     "#": r"\#",
     "%": r"\%",
-    "_": r"\_\softbreak{}",
+    "_": r"\underscore\softbreak{}",
     "^": r"\textasciicircum{}",
     "~": r"\textasciitilde{}",
     "<": r"\textless{}",
@@ -60,7 +60,7 @@ def tex(value: object) -> str:
     r"""Text for LaTeX; what no font of a plain installation holds shows as its code point.
 
     >>> tex("a_b & 50%")
-    'a\\_\\softbreak{}b \\& 50\\%'
+    'a\\underscore\\softbreak{}b \\& 50\\%'
     """
     return "".join(map(_char, str(value)))
 

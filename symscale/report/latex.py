@@ -64,7 +64,7 @@ def _environment() -> Environment:
         autoescape=False,
     )
     made.globals["rooms"] = ROOMS
-    made.filters.update(tex=tex, math=math, rich=rich, block=_block)
+    made.filters.update(tex=tex, math=math, rich=rich, block=_block, need=lines_needed)
     return made
 
 
@@ -109,6 +109,22 @@ def figure_tex(figure: Figure) -> str:
     return "".join(shown)
 
 
+def lines_needed(block: Block) -> int:
+    """Lines of a page that a block should find below its head, so as not to be parted from it.
+
+    >>> from symscale.report.document import listing
+    >>> lines_needed(listing("a"))
+    4
+    """
+    if isinstance(block, Table):
+        return min(len(block.rows) + 5, 16)
+    if isinstance(block, Listing):
+        return min(len(block.lines) + 3, 14)
+    if isinstance(block, LinePlot):
+        return 22
+    return 6 if isinstance(block, DerivationBlock) else 3
+
+
 def _macros() -> Any:
     return _environment().get_template("blocks.tex.j2").module
 
@@ -130,18 +146,19 @@ def _(block: Display) -> str:
 
 @_block.register
 def _(block: DerivationBlock) -> str:
-    return str(_macros().derivation(block.title, list(shown_steps(block))))
+    need = lines_needed(block)
+    return str(_macros().derivation(block.title, list(shown_steps(block)), need))
 
 
 @_block.register
 def _(block: Table) -> str:
-    return str(_macros().table(table_view(block, part_tex, aligned)))
+    return str(_macros().table(table_view(block, part_tex, aligned), lines_needed(block)))
 
 
 @_block.register
 def _(block: Listing) -> str:
     lines = [tex_mono(line) for line in code_lines(block.lines, _MONO_COLUMNS)]
-    return str(_macros().listing(block.caption, lines))
+    return str(_macros().listing(block.caption, lines, lines_needed(block)))
 
 
 @_block.register
@@ -151,4 +168,4 @@ def _(block: Callout) -> str:
 
 @_block.register
 def _(block: LinePlot) -> str:
-    return str(_macros().plot(block, plot_view(block)))
+    return str(_macros().plot(block, plot_view(block), lines_needed(block)))

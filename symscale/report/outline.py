@@ -15,7 +15,7 @@ class Rooms:
 
     display: float = 44.0
     labelled: float = 31.0
-    step: float = 41.0
+    step: float = 27.0
     table: float = 45.0
     cell: float = 26.0
 

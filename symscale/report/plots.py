@@ -16,7 +16,7 @@ Style = Literal["solid", "dashed", "dotted"]
 XY = tuple[float, float]
 
 #: Colours that people with any colour vision tell apart (Okabe and Ito's set, darkest first).
-PALETTE = ("0072B2", "D55E00", "009E73", "CC79A7", "B8860B", "56B4E9", "555555")
+PALETTE = ("0072B2", "D55E00", "009E73", "CC79A7", "222222", "56B4E9", "B8860B")
 
 
 @dataclass(frozen=True)

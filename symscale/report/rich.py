@@ -37,7 +37,7 @@ class Math:
         >>> Math.name("T_math").latex()
         'T_{\\mathrm{math}}'
         """
-        return cls(name_typeset(name), name)
+        return cls(name_to_latex(name), name)
 
     def latex(self, inline: bool = False) -> str:
         """The LaTeX, fractions stacked or (``inline``) with a slash."""

@@ -140,12 +140,20 @@ def compile_tex(content: str, engine: str | None = None) -> Compiled:
 
 
 def _run_until_settled(program: str, where: Path) -> str:
+    """Again while TeX asks for it or its tables (contents, references) still change."""
     log = ""
+    before: tuple[bytes, ...] = ()
     for _ in range(_RUNS):
         log = _run_once(program, where)
-        if not _RERUN.search(log):
+        after = tuple(_content(where / f"report.{kind}") for kind in ("aux", "toc"))
+        if after == before and not _RERUN.search(log):
             break
+        before = after
     return log
+
+
+def _content(path: Path) -> bytes:
+    return path.read_bytes() if path.exists() else b""
 
 
 def _run_once(program: str, where: Path) -> str:

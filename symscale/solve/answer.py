@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from sympy import And, Eq, Expr, Ge, Gt, Le, Lt, Or, S, Symbol, oo
@@ -15,6 +16,20 @@ from symscale.algebra.substitution import bindings, evaluate
 from symscale.algebra.symbols import to_latex
 from symscale.solve.cases import Case, kind_of
 from symscale.solve.roots import Intervals, complement
+
+
+#: The last step of a derivation, by the shape of the answer.
+_CLOSING: Mapping[str, str] = MappingProxyType(
+    {
+        "always": "so it always holds",
+        "never": "so it never holds",
+        "above": "so it holds from",
+        "below": "so it holds up to",
+        "between": "so it holds between",
+        "outside": "so it holds outside of",
+        "pieces": "so it holds on",
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -51,12 +66,12 @@ class Crossover:
     @property
     def condition(self) -> Boolean:
         """The relation on the variable under which ``a >= b``, given ``requires``."""
-        return _inside(self.variable, self.intervals, strict=False)
+        return inside(self.variable, self.intervals)
 
     @property
     def converse(self) -> Boolean:
         """The relation under which ``a < b``, given ``requires``."""
-        return _inside(self.variable, complement(self.intervals), strict=True)
+        return inside(self.variable, complement(self.intervals), strict=True)
 
     def at(self, *sources: Mapping[Symbol, Any], **named: Any) -> Crossover:
         """The answer with numbers put in, and the case that then applies if they decide it.
@@ -72,7 +87,7 @@ class Crossover:
         return self._with_numbers(self._complete(bindings(*sources, **named)))
 
     def _with_numbers(self, values: Mapping[Symbol, Expr]) -> Crossover:
-        requires = _settled(self.requires.xreplace(dict(values)))
+        requires = _settled(self.requires, values)
         rest = self.otherwise
         if requires == S.false and rest is not None:
             return rest._with_numbers(values)
@@ -169,10 +184,12 @@ def chain(cases: list[Case], v: Symbol, assuming: tuple[Eq, ...], steps: Derivat
     out: Crossover | None = None
     for case in reversed(_fold(cases)):
         made = Crossover(v, case.intervals, case.requires, out, assuming)
-        own = steps.then(f"roots in {v}", None, case.why)
+        own = steps if made.thresholds else steps.then(f"no root in {v}", None, case.why)
+        for wall in made.thresholds:
+            own = own.then("the sides are equal at", Eq(v, wall, evaluate=False), case.why)
         if case.requires != S.true:
             own = own.then("this needs", case.requires, "the signs that this case rests on")
-        own = own.then(f"so a >= b: {made.kind}", made.condition, "")
+        own = own.then(_CLOSING[made.kind], made.condition, "")
         out = replace(made, derivation=own)
     assert out is not None
     return out
@@ -201,7 +218,7 @@ def _negation(condition: Boolean) -> Boolean:
     return ~condition
 
 
-def _inside(v: Symbol, intervals: Intervals, strict: bool) -> Boolean:
+def inside(v: Symbol, intervals: Intervals, strict: bool = False) -> Boolean:
     """``v`` in one of the intervals; relations are kept as written, also where v is whole."""
     over, under = (Gt, Lt) if strict else (Ge, Le)
     pieces = []
@@ -223,15 +240,23 @@ def _end(end: Expr, values: Mapping[Symbol, Expr]) -> Expr:
     return evaluate(end, values) if end.free_symbols else end
 
 
-def _settled(condition: Boolean) -> Boolean:
-    """The condition with numbers in, decided where it can be."""
-    return condition.doit()
+def _settled(condition: Boolean, values: Mapping[Symbol, Expr]) -> Boolean:
+    """The condition with numbers in, decided where it can be.
+
+    Where a guard beside it fails, a wall inside it may be infinite; the guard decides then.
+    """
+    if isinstance(condition, And | Or):
+        return condition.func(*(_settled(part, values) for part in condition.args))
+    try:
+        return condition.xreplace(dict(values))
+    except TypeError:
+        return S.false
 
 
 def _true_at(condition: Boolean, values: Mapping[Symbol, Expr]) -> bool:
     for symbol in condition.free_symbols:
         evaluate(symbol, values)
-    return bool(_settled(condition.xreplace(dict(values))))
+    return bool(_settled(condition, values))
 
 
 def _listed(values: Mapping[Symbol, Expr]) -> str:

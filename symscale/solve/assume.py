@@ -28,7 +28,7 @@ class Sides:
     def put(self, relation: Eq, old: Symbol, new: Expr, reason: str) -> Sides:
         """Both sides with ``old`` replaced, the relation noted."""
         swap = {old: new}
-        steps = self.steps.then(f"put {old} = {new}", relation, reason)
+        steps = self.steps.then("put in", Eq(old, new, evaluate=False), reason)
         return Sides(
             self.a.xreplace(swap), self.b.xreplace(swap), (*self.assuming, relation), steps
         )

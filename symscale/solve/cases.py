@@ -121,7 +121,7 @@ def _overlap(first: Interval, second: Interval) -> list[tuple[tuple[Boolean, ...
     low, high = latest(first[0], second[0]), earliest(first[1], second[1])
     if low == 0 or high == oo:
         return [((), ((low, high),))]
-    _, fits = compare(low, high)
+    fits = compare(low, high).fits
     if fits == S.true:
         return [((), ((low, high),))]
     if fits == S.false:
@@ -140,7 +140,7 @@ def latest(left: Expr, right: Expr) -> Expr:
         return right
     if right == 0 or left == oo:
         return left
-    signs, _ = compare(left, right)
+    signs = compare(left, right).signs
     if signs <= PLUS | ZERO:
         return right
     return left if signs <= MINUS | ZERO else Maximum(left, right)

@@ -6,6 +6,7 @@ Every step is recorded while it is made.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 
 from sympy import Add, Expr, Ge, Mul, Pow, S, Symbol
 from sympy.functions.elementary.integers import RoundFunction
@@ -14,9 +15,9 @@ from symscale.algebra.derivation import Derivation
 from symscale.algebra.errors import SolveError
 from symscale.algebra.maximum import Maximum
 from symscale.solve.cases import Case, merge
-from symscale.solve.generators import Generators, Poly, Ratio
+from symscale.solve.generators import Generators, Poly, Ratio, common_monomial
 from symscale.solve.roots import ALWAYS, Branch, RootFinder, Unknown, join, polynomial_in
-from symscale.solve.signs import ANY, MINUS, PLUS, ZERO, SignReader, Signs
+from symscale.solve.signs import ANY, MINUS, MOST_FACTORED, PLUS, ZERO, SignReader, Signs
 
 Multiplier = tuple[Poly, int, bool]  # a factor, its multiplicity, whether it is in the denominator
 MOST_ARMS = 64
@@ -36,9 +37,8 @@ def compare_sides(a: Expr, b: Expr, v: Symbol) -> Comparison:
     """Where ``a >= b`` in ``v > 0``, for sides that are rational in powers and roots of ``v``.
 
     Raises:
-        SolveError: when ``v`` stands inside a rounding or a root of a sum, a base is not positive,
-        or no
-            closed form is offered.
+        SolveError: when ``v`` stands inside a rounding or a root of a sum, a base is not
+            positive, or no closed form is offered.
     """
     bases = Generators(a, b, v)
     hidden = bases.opaque_over(v)
@@ -63,7 +63,7 @@ def _hidden(base: Expr, v: Symbol) -> str:
 
 def _solve(bases: Generators, gap: Ratio, v: Symbol) -> Comparison:
     reader = SignReader(bases)
-    multiplier, core = _separate(reader, gap, bases.bases.index(v))
+    multiplier, core = _separate(reader, gap, v)
     coeffs, power = bases.collect(core, v)
     unknown = Unknown(v, power)
     finder = RootFinder(reader, unknown)
@@ -78,26 +78,50 @@ def _solve(bases: Generators, gap: Ratio, v: Symbol) -> Comparison:
     return Comparison(cases, _steps(reader, multiplier, coeffs, unknown))
 
 
-def _separate(reader: SignReader, gap: Ratio, place: int) -> tuple[list[Multiplier], Poly]:
+def _separate(reader: SignReader, gap: Ratio, v: Symbol) -> tuple[list[Multiplier], Poly]:
     """The gap's sign as that of factors free of the unknown times a polynomial in it.
 
     A denominator counts like a factor of the numerator: both have the quotient's sign.
     """
+    place = reader.bases.bases.index(v)
+    common, numerator = _content(reader, common_monomial(gap.numer)[2], v)
     multiplier, core = [], gap.numer.ring.one
-    for poly, below in ((gap.numer, False), (gap.denom, True)):
-        lead, parts = poly.factor_list()
-        core = core * (1 if lead > 0 else -1)
+    for poly, below in ((common, False), (numerator, False), (gap.denom, True)):
+        plain = reader.plain_sign(poly) if below else None
+        unit, parts = (plain, ()) if plain is not None else _factors(reader, poly, place)
+        core = core * unit
         for part, times in parts:
-            signs = reader.signs(part, {})
-            if signs == PLUS:
-                continue
-            if signs == MINUS:
-                core = core * (-1) ** times
-            elif any(exponents[place] for exponents in part):
+            if any(exponents[place] for exponents in part):
                 core = core * part**times
             else:
                 multiplier.append((part, times, below))
     return multiplier, core
+
+
+def _content(reader: SignReader, poly: Poly, v: Symbol) -> tuple[Poly, Poly]:
+    """A factor of either sign that all coefficients in ``v`` share, and the rest."""
+    coeffs = [c for c in reader.bases.collect(poly, v)[0] if c]
+    if any(reader.plain_sign(c) is not None for c in coeffs):
+        return poly.ring.one, poly
+    common = reduce(lambda left, right: left.gcd(right), coeffs)
+    return common, poly.exquo(common)
+
+
+def _factors(
+    reader: SignReader, poly: Poly, place: int
+) -> tuple[int, tuple[tuple[Poly, int], ...]]:
+    """A unit sign and the factors whose sign is open; what is linear in the unknown stays whole."""
+    degree = poly.degree(place)
+    if degree <= 0:
+        return reader.factors(poly)
+    if degree == 1 or len(poly) > MOST_FACTORED:
+        return 1, ((poly, 1),)
+    lead, parts = poly.factor_list()
+    unit = 1 if lead > 0 else -1
+    signs = [(part, times, reader.plain_sign(part)) for part, times in parts]
+    for _, times, plain in signs:
+        unit *= 1 if plain is None else plain**times
+    return unit, tuple((part, times) for part, times, plain in signs if plain is None)
 
 
 def _multiplier_cases(
@@ -146,10 +170,9 @@ def _steps(
         if not coeff:
             continue
         signs = reader.signs(coeff, {})
-        name = v ** (unknown.power * place)
-        statement = f"coefficient of {name}" if place else "constant coefficient"
-        word = _WORDS.get(signs, "of a sign that depends on its terms: the answer is split")
-        out = out.then(statement, bases.expr(coeff), word)
+        term = bases.expr(coeff) * v ** (unknown.power * place)
+        word = _WORDS.get(signs, "of either sign, by the other symbols")
+        out = out.then(f"a term in {v}" if place else "the constant term", term, word)
     return out
 
 

@@ -83,6 +83,10 @@ class Generators:
         triples = zip(self.bases, exponents, self.roots, strict=True)
         return Mul(number, *(base ** (Rational(e, q) * power) for base, e, q in triples if e))
 
+    def factored(self, poly: Poly) -> Expr:
+        """A polynomial as an expression with its common monomial drawn out."""
+        return self.power_of(poly) if poly else S.Zero
+
     def ratio(self, top: Poly, bottom: Poly, power: Rational = S.One) -> Expr:
         """``top/bottom`` reduced, to a power; monomials keep their powers merged."""
         reduced = self.field(top) / self.field(bottom)
@@ -96,7 +100,8 @@ class Generators:
         if len(poly) == 1:
             (exponents, coeff) = poly.terms()[0]
             return self.monomial(exponents, coeff, power)
-        return factor_terms(self.expr(poly)) ** power
+        common, coeff, rest = common_monomial(poly)
+        return self.monomial(common, coeff, power) * self.expr(rest) ** power
 
     def collect(self, poly: Poly, v: Symbol) -> tuple[list[Poly], Rational]:
         """Coefficients ``[c_0, ..., c_d]`` in ``w`` and the power ``p`` with ``w = v**p``.
@@ -123,6 +128,17 @@ class Generators:
         """A base that hides ``v`` inside (a rounding, say), if there is one."""
         hidden = (base for base in self.bases if base != v and v in base.free_symbols)
         return next(hidden, None)
+
+
+def common_monomial(poly: Poly) -> tuple[Exponents, Any, Poly]:
+    """The monomial and number that all terms share, and the polynomial over them."""
+    common = tuple(map(min, zip(*poly, strict=True)))
+    number = poly.content()
+    rest = {
+        tuple(e - low for e, low in zip(exponents, common, strict=True)): c / number
+        for exponents, c in poly.items()
+    }
+    return common, number, poly.ring.from_dict(rest)
 
 
 def exact_numbers(expr: Expr) -> Expr:

@@ -51,9 +51,8 @@ def leading(expr: Any, small: Sequence[Any]) -> Leading:
     not below zero, numbers aside. Signs play no part, so denominators may hold negative terms.
 
     Raises:
-        SolveError: when the ratios do not decide a winner (both are named), contradict each other,
-        or
-            are no ratios of monomials.
+        SolveError: when the ratios do not decide a winner (both are named), contradict each
+            other, or are no ratios of monomials.
 
     >>> from symscale.algebra.symbols import B, D, F
     >>> found = leading(B * D * F / (B * D + D * F + B * F), small=[B / D, B / F])
@@ -73,7 +72,7 @@ def leading(expr: Any, small: Sequence[Any]) -> Leading:
         raise SolveError("the expression is zero: it has no leading term")
     rays = _rays(bases, ratios)
     side = -1 if all(c < 0 for c in fraction.numer.values()) else 1
-    steps = Derivation().then("where small ratios lead", made, _listed(ratios))
+    steps = _stated(made, ratios)
     over, top = _dominant(bases, side * fraction.numer, rays)
     under, bottom = _dominant(bases, side * fraction.denom, rays)
     steps = steps.then(
@@ -86,8 +85,12 @@ def leading(expr: Any, small: Sequence[Any]) -> Leading:
     return Leading(made, term, factor, ratios, steps)
 
 
-def _listed(ratios: tuple[Expr, ...]) -> str:
-    return f"small: {', '.join(map(str, ratios))}" if ratios else "nothing is small"
+def _stated(made: Expr, ratios: tuple[Expr, ...]) -> Derivation:
+    start = Derivation().then("to leading order", made, "" if ratios else "nothing is small")
+    for ratio in ratios:
+        start = start.then("this is small", ratio, "assumed")
+    return start
+
 
 
 def _rays(bases: Generators, ratios: tuple[Expr, ...]) -> list[Vector]:

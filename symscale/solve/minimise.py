@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from sympy import Eq, Expr, Rational, Symbol
+from sympy import Eq, Expr, Mul, Rational, Symbol
 
 from symscale.algebra.derivation import Derivation
 from symscale.algebra.errors import SolveError
@@ -86,7 +86,7 @@ def minimise(
 
     Raises:
         SolveError: when no minimum is attained, the cost is no posynomial, or no closed form
-        exists.
+            exists.
 
     >>> from symscale.algebra.symbols import X, Y, n
     >>> best = minimise(1 / X + 4 / Y, over=(X, Y), subject_to=Eq(X * Y, n))
@@ -167,8 +167,7 @@ def _opening(cost: Expr, made: Program) -> Derivation:
         steps = steps.then("no unknown moves", made.constant, "set aside until the end")
     for exponents, coeff in made.terms.items():
         powers = zip(made.free, exponents, strict=True)
-        shape = " ".join(f"{v}^{e}" for v, e in powers if e)
-        steps = steps.then(f"a term in {shape} with coefficient", coeff, "")
+        steps = steps.then("a term", coeff * Mul(*(v**e for v, e in powers)), "")
     kind = "largest term" if made.is_max else "sum"
     count = f"terms {len(made.terms)}, unknowns {len(made.free)}, degree {made.degree}"
     return steps.then(f"a geometric program for the {kind}", None, f"convex in logarithms; {count}")

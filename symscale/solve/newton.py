@@ -34,7 +34,7 @@ def descend(made: Program) -> Descent:
 
     Raises:
         SolveError: when it does not settle: the infimum is not attained, or an unknown is left
-        open.
+            open.
     """
     import numpy as np
 

@@ -43,7 +43,7 @@ class Unknown:
     v: Symbol
     power: Rational
 
-    def above(self, root: Expr) -> Expr:
+    def at_root(self, root: Expr) -> Expr:
         """The value of ``v`` where ``w`` is this root."""
         return root ** (1 / self.power)
 
@@ -128,7 +128,7 @@ class RootFinder:
             return self.bases.ratio(-c0, c2, 1 / (2 * self.unknown.power))
         spread = sqrt(factor(self.bases.expr(disc)))
         top = factor_terms(side * spread - self.bases.expr(c1))
-        return self.unknown.above(top / (2 * factor_terms(self.bases.expr(c2))))
+        return self.unknown.at_root(top / (2 * self.bases.factored(c2)))
 
     def _higher(self, coeffs: list[Poly], signs: list[Signs]) -> tuple[Intervals, str]:
         """Degree three and more: certified roots once every coefficient is a number."""
@@ -164,7 +164,7 @@ def _certified(coeffs: list[Expr], unknown: Unknown) -> tuple[Intervals, str]:
     w = Symbol("w")
     poly = UnivariatePoly(coeffs[::-1], w, extension=True)
     roots = [root for root in poly.real_roots(multiple=False) if root[0] > 0]
-    walls = [unknown.above(root) for root, _ in roots]
+    walls = [unknown.at_root(root) for root, _ in roots]
     found: list[Interval] = []
     positive = coeffs[0] > 0
     low: Expr = S.Zero
@@ -220,4 +220,4 @@ def polynomial_in(bases: Generators, coeffs: list[Poly], unknown: Unknown) -> Ex
     """The polynomial written out in the unknown, for a step of the derivation."""
     powers = (unknown.v ** (unknown.power * i) for i in range(len(coeffs)))
     pairs = zip(coeffs, powers, strict=True)
-    return Add(*(factor_terms(bases.expr(c)) * power for c, power in pairs))
+    return Add(*(bases.factored(c) * power for c, power in pairs))

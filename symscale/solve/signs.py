@@ -8,13 +8,14 @@ becomes a condition.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from sympy import Eq, Expr, Ge, Gt, Le, Ne, S, factor_terms, sign
+from sympy import Eq, Expr, Ge, Gt, Le, Ne, S, sign
 from sympy.logic.boolalg import Boolean
 
 from symscale.algebra.errors import SolveError
-from symscale.solve.generators import Generators, Poly
+from symscale.solve.generators import Generators, Poly, common_monomial
 
 Signs = frozenset[int]
 Known = Mapping[Poly, Signs]
@@ -24,6 +25,9 @@ PLUS: Signs = frozenset({1})
 ZERO: Signs = frozenset({0})
 MINUS: Signs = frozenset({-1})
 ANY: Signs = frozenset({1, 0, -1})
+
+#: Longer polynomials are taken as they are: factoring in many unknowns takes seconds.
+MOST_FACTORED = 12
 
 _RELATION = {PLUS: Gt, PLUS | ZERO: Ge, ZERO: Eq, PLUS | MINUS: Ne}
 
@@ -57,14 +61,18 @@ class SignReader:
         return self._seen[poly]
 
     def _factor(self, poly: Poly) -> Factors:
-        plain = self._plain_sign(poly)
+        plain = self.plain_sign(poly)
         if plain is not None:
             return plain, ()
+        poly = _without_common_factor(poly)
+        if len(poly) > MOST_FACTORED:
+            flip = poly.LC < 0
+            return (-1, ((-poly, 1),)) if flip else (1, ((poly, 1),))
         lead, parts = poly.factor_list()
         unit = 1 if lead > 0 else -1
         cores: list[tuple[Poly, int]] = []
         for part, times in parts:
-            plain = self._plain_sign(part)
+            plain = self.plain_sign(part)
             if plain is not None:
                 unit *= plain**times
                 continue
@@ -73,7 +81,7 @@ class SignReader:
             cores.append((-part if flip else part, times))
         return unit, tuple(cores)
 
-    def _plain_sign(self, poly: Poly) -> int | None:
+    def plain_sign(self, poly: Poly) -> int | None:
         """The sign, if all coefficients agree or the polynomial is a number."""
         if not poly:
             return 0
@@ -88,44 +96,70 @@ class SignReader:
         return relation(self.bases, core, signs)
 
 
+def _without_common_factor(poly: Poly) -> Poly:
+    """A mixed polynomial over what its positive and its negative terms have in common.
+
+    Only a divisor whose own terms are all positive is taken out, so the sign stays.
+    """
+    positive = poly.ring.from_dict({e: c for e, c in poly.items() if c > 0})
+    negative = positive - poly
+    common = positive.gcd(negative)
+    return poly.exquo(common) if all(c > 0 for c in common.values()) else poly
+
+
 def relation(bases: Generators, poly: Poly, signs: Signs) -> Boolean:
     """``positive terms REL negative terms`` for a sign set, the common monomial divided out."""
     if signs == ANY:
         return S.true
     if signs not in _RELATION:
         poly, signs = -poly, frozenset(-s for s in signs)
-    common = tuple(map(min, zip(*poly, strict=True)))
-    ring, content = poly.ring, poly.content()
+    rest = common_monomial(poly)[2]
     sides: tuple[dict[Any, Any], dict[Any, Any]] = ({}, {})
-    for exponents, coeff in poly.terms():
-        rest = tuple(e - low for e, low in zip(exponents, common, strict=True))
-        sides[coeff < 0][rest] = abs(coeff / content)
-    left, right = (factor_terms(bases.expr(ring.from_dict(side))) for side in sides)
+    for exponents, coeff in rest.terms():
+        sides[coeff < 0][exponents] = abs(coeff)
+    left, right = (bases.factored(poly.ring.from_dict(side)) for side in sides)
     return _RELATION[signs](left, right)
 
 
-def compare(low: Expr, high: Expr) -> tuple[Signs, Boolean]:
-    """The signs that ``high - low`` can have, and the condition ``low <= high``.
+@dataclass(frozen=True)
+class Order:
+    """How ``high - low`` can be signed, and the condition ``low <= high`` (made when asked for)."""
+
+    low: Expr
+    high: Expr
+    signs: Signs
+    reader: SignReader | None = None
+    gap: Poly = None
+
+    @property
+    def fits(self) -> Boolean:
+        """The condition ``low <= high``: true or false where it is decided."""
+        if self.signs <= PLUS | ZERO:
+            return S.true
+        if self.signs == MINUS:
+            return S.false
+        if self.reader is not None and self.signs == ANY:
+            unit, cores = self.reader.factors(self.gap)
+            if len(cores) == 1:
+                return relation(self.reader.bases, cores[0][0] * unit, PLUS | ZERO)
+        return Le(self.low, self.high)
+
+
+def compare(low: Expr, high: Expr) -> Order:
+    """The order of two positive expressions, as far as signs tell it.
 
     >>> from symscale.algebra.symbols import B, D, F
-    >>> compare(D, D + F)[1], compare(D, F)[1]
+    >>> compare(D, D + F).fits, compare(D, F).fits
     (True, F >= D)
     """
     gap = high - low
     if gap.is_number:
-        signs: Signs = frozenset({int(sign(gap))})
-        return signs, S.true if signs <= PLUS | ZERO else S.false
+        return Order(low, high, frozenset({int(sign(gap))}))
     try:
         bases = Generators(gap)
         ratio = bases.fraction(gap)
     except SolveError:
-        return ANY, Le(low, high)
+        return Order(low, high, ANY)
     reader = SignReader(bases)
     product = ratio.numer * ratio.denom
-    signs = reader.signs(product, {})
-    if signs <= PLUS | ZERO or signs == MINUS:
-        return signs, S.true if signs != MINUS else S.false
-    unit, cores = reader.factors(product)
-    if signs == ANY and len(cores) == 1:
-        return signs, relation(bases, cores[0][0] * unit, PLUS | ZERO)
-    return signs, Le(low, high)
+    return Order(low, high, reader.signs(product, {}), reader, product)

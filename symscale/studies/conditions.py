@@ -41,7 +41,7 @@ class ComputeBound:
         wall = self.answer.threshold
         if wall is None or self.answer.variable != B:
             return wall
-        chips = n if self.split else axis(self.strategy.mesh_axes[0])
+        chips = n if self.split else Mul(*(axis(name) for name in self.strategy.mesh_axes))
         return wall / chips
 
     @property
@@ -66,10 +66,14 @@ def compute_bound(
 ) -> ComputeBound:
     """When a strategy's layer of two matmuls takes longer to compute than to communicate.
 
-    The forward pass is compared where it communicates, else the backward pass with the movements of
-    the optimizer step behind it. Under two mesh axes the chips are split in the best way first;
-    ``overlapped`` lets the axes work at once instead of one after another. Where the batch cancels
-    (no axis splits it), the condition is on the size of the mesh axis, or on the number of chips.
+    The forward pass is compared where all mesh axes communicate in it, else the backward pass with
+    the movements of the optimizer step behind it. Under two mesh axes the chips are split in the
+    best way first; ``overlapped`` lets the axes work at once instead of one after another. Where
+    the batch cancels (no axis splits it), the condition is on the size of the mesh axis, or on the
+    number of chips.
+
+    Raises:
+        SolveError: when no split is the best, as of two mesh axes that play one role.
 
     Source: How To Scale Your Model, "Training"; the layer, not the answer, is taken from there.
 
@@ -78,7 +82,7 @@ def compute_bound(
     C/(M_X*W_ici)
     """
     sharded = strategy.shard(two_matmul_layer())
-    passes, time = _compared(sharded, network)
+    passes, time = _compared(sharded, set(strategy.mesh_axes), network)
     comms = time.comms_overlapped if overlapped else time.comms
     axes = tuple(axis(name) for name in strategy.mesh_axes)
     if len(strategy.axes) == 1:
@@ -92,8 +96,8 @@ def compute_bound(
     return ComputeBound(strategy, passes, time.math, comms, answer, best, overlapped)
 
 
-def _compared(sharded: ShardedProgram, network: Network) -> tuple[str, Time]:
-    if sharded.forward.collectives:
+def _compared(sharded: ShardedProgram, mesh_axes: set[str], network: Network) -> tuple[str, Time]:
+    if {name for move in sharded.forward.collectives for name in move.axes} == mesh_axes:
         return "forward pass", sharded.forward.time_on(network)
     behind = sharded.backward.time_on(network)
     if not sharded.update.collectives:

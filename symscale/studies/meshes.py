@@ -97,7 +97,7 @@ def _product(mesh: Mapping[str, int]) -> int:
 
 
 def _sizes(step: TrainingStep, chips: int, batch: int) -> Iterator[dict[str, int]]:
-    values = bindings(step.model, **{"B": batch})
+    values = bindings(step.model, B=batch)
     names = step.strategy.mesh_axes
     limits = [divisors(_common_size(step, name, values)) for name in names]
     for mesh in _combinations(names, limits, chips):

@@ -101,6 +101,11 @@ class StepResult:
     def notes(self) -> tuple[str, ...]:
         """What the numbers leave out here."""
         sequences = self.values[B] / self.values[T]
+        if not sequences.is_integer:
+            return (
+                f"a batch of {self.values[B]} tokens is no whole number of sequences of "
+                f"{self.values[T]}: {float(sequences):g}, counted in proportion",
+            )
         found = []
         ways = evaluate(1 / self.step.layer.sharding("Os").dims[0].local, self.values) * sequences
         if not (sequences / ways).is_integer:

@@ -15,11 +15,12 @@ from symscale.algebra.cost import Cost
 from symscale.algebra.errors import SymbolError
 from symscale.algebra.links import IDEAL, Network
 from symscale.algebra.substitution import bindings
-from symscale.algebra.symbols import L, axis, to_latex
+from symscale.algebra.symbols import L, axis, links, to_latex
 from symscale.algebra.time import Overlap, Time
 from symscale.algebra.units import Span
 from symscale.hardware.chip import Chip
 from symscale.hardware.chips import chip as find_chip
+from symscale.hardware.figure import RATES
 from symscale.hardware.networks import Fidelity, Trimmed
 from symscale.models.model import Model
 from symscale.models.model import model as find_model
@@ -117,7 +118,8 @@ class TrainingStep:
                 model's context unless given), ``M_X`` or any rate.
 
         Raises:
-            SymbolError: for a leftover symbol, or a number that is not above zero.
+            SymbolError: for a leftover symbol, a number that is not above zero, or a name that the
+                step does not have.
             ShardingError: for a mesh axis that does not divide its dim.
             HardwareError: for an unknown chip or a mesh that does not fit it.
 
@@ -126,12 +128,23 @@ class TrainingStep:
         ('math', True)
         """
         found = find_chip(chip)
+        self._refuse_strangers(numbers)
         sizes = self._mesh_sizes(numbers)
         timed = self.on(found, fidelity=fidelity, sizes=sizes)
         laid = found.layout(self.strategy.mesh_axes, sizes).bindings
         values = bindings(found, self.model, laid, **{"T": self._length(numbers), **numbers})
         self.check(values)
         return StepResult(timed, found, MappingProxyType(values), overlap)
+
+    def _refuse_strangers(self, numbers: Mapping[str, Any]) -> None:
+        axes = self.strategy.mesh_axes
+        sizes = ("B", "T", *(symbol.name for symbol in self.model))
+        known = {*axes, *(links(name).name for name in axes), *sizes, *RATES}
+        for name in sorted(set(numbers) - known):
+            raise SymbolError(
+                f"{name} = {numbers[name]}: no size, no rate, and no mesh axis of strategy "
+                f"{self.strategy.name} ({', '.join(axes)})"
+            )
 
     def _mesh_sizes(self, numbers: Mapping[str, Any]) -> dict[str, int]:
         missing = [name for name in self.strategy.mesh_axes if name not in numbers]
@@ -203,7 +216,4 @@ def training(
     >>> training("llama-3-8b", "dp").time.by_axis
     mappingproxy({X: (L*(12*D*F + 8*D*H*K + 8*D*H*N + 8*D) + 8*D*V + 4*D)/(M_X*W_ici)})
     """
-    return TrainingStep(
-        find_model(model), find_strategy(strategy), keep, optimizer, checkpoints
-    )
-
+    return TrainingStep(find_model(model), find_strategy(strategy), keep, optimizer, checkpoints)

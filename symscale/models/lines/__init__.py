@@ -1,0 +1,1 @@
+"""Blocks as lines of notation: what a layer's program is made of."""

@@ -1,0 +1,168 @@
+"""Which combination of arms is the largest where: each stage's maximum decides by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import Any
+
+from sympy import Add, And, Expr, Or, S, Symbol, oo
+from sympy.logic.boolalg import Boolean
+
+from symscale.algebra.derivation import Derivation
+from symscale.algebra.errors import SolveError
+from symscale.algebra.maximum import Maximum
+from symscale.solve.answer import inside
+from symscale.solve.cases import Case, all_of, converse
+from symscale.solve.comparison import MOST_ARMS, arms, compare_sides
+from symscale.solve.generators import Generators
+
+#: More combinations of undecided cases than this are left as one condition on the variable.
+MOST_SPLIT = 8
+
+
+@dataclass(frozen=True)
+class Regime:
+    """``term`` is the largest for ``lower <= v < upper``, provided ``requires``.
+
+    Where many signs are open, the bounds are 0 and infinity and ``requires`` also speaks of ``v``.
+    """
+
+    term: Expr
+    lower: Expr
+    upper: Expr
+    requires: Boolean = S.true
+
+    def to_dict(self) -> dict[str, str]:
+        """The regime as plain text, for JSON."""
+        return {name: str(getattr(self, name)) for name in ("term", "lower", "upper", "requires")}
+
+
+@dataclass(frozen=True)
+class Stages:
+    """A time as a sum of maxima over ``v``, each with its arms, and what no maximum touches."""
+
+    arms: tuple[tuple[Expr, ...], ...]
+    rest: Expr
+
+    def put(self, values: dict[Symbol, Expr]) -> Stages:
+        """The same with numbers in."""
+        stages = tuple(tuple(arm.xreplace(values) for arm in stage) for stage in self.arms)
+        return Stages(stages, self.rest.xreplace(values))
+
+
+def stages_of(time: Expr, v: Symbol) -> Stages:
+    """The stages of a time: its summands that hold a maximum over ``v``.
+
+    Raises:
+        SolveError: for a time without such a maximum.
+
+    >>> from symscale.algebra.symbols import B, D, F
+    >>> stages_of(2 * Maximum(B, F) + D, B)
+    Stages(arms=((2*B, 2*F),), rest=D)
+    """
+    found: list[tuple[Expr, ...]] = []
+    rest: list[tuple[Expr, ...]] = []
+    for part in Add.make_args(time):
+        held = _nested(part, v) if isinstance(part, Maximum) else arms(part, v)
+        (found if len(held) > 1 else rest).append(held)
+    if not found:
+        raise SolveError(
+            f"{time} is no maximum: it has one regime; take .lower of a time, or Maximum(...)"
+        )
+    if prod(len(stage) for stage in found) > MOST_ARMS:
+        raise SolveError(f"more than {MOST_ARMS} combinations of maxima; ask stage by stage")
+    return Stages(tuple(found), Add(*(held[0] for held in rest)))
+
+
+def _nested(part: Maximum, v: Symbol) -> tuple[Expr, ...]:
+    return tuple(dict.fromkeys(inner for arg in part.args for inner in arms(arg, v)))
+
+
+def tile(stages: Stages, v: Symbol) -> tuple[tuple[Regime, ...], Derivation]:
+    """The regimes in order, and the steps: a sum of maxima is largest where each is.
+
+    Raises:
+        SolveError: when two arms have no closed crossover.
+    """
+    steps = Derivation()
+    choices: list[list[tuple[Expr, list[list[Case]]]]] = []
+    for stage in stages.arms:
+        found = _distinct(stage, v)
+        table, made = _pairs(found, v)
+        steps = steps + made
+        others = range(len(found))
+        choices.append(
+            [(arm, [table[i, j] for j in others if j != i]) for i, arm in enumerate(found)]
+        )
+    rows: list[Regime] = []
+    for chosen in product(*choices):
+        term = Add(stages.rest, *(arm for arm, _ in chosen))
+        rows += _rows(term, [question for _, asked in chosen for question in asked], v)
+    steps = steps.then("a term is the largest where it is above each other", None, "walls joined")
+    return tuple(_ordered(rows)), steps
+
+
+def _distinct(found: tuple[Expr, ...], v: Symbol) -> list[Expr]:
+    """The arms without those that are mathematically the same, slowest growth first."""
+    bases = Generators(*found, v)
+    fractions = {bases.fraction(arm): arm for arm in reversed(found)}
+    place = bases.bases.index(v)
+
+    def growth(fraction: Any) -> tuple[int, int, str]:
+        over = [exponents[place] for exponents in fraction.numer]
+        under = [exponents[place] for exponents in fraction.denom]
+        return max(over) - max(under), min(over) - min(under), str(fractions[fraction])
+
+    return [fractions[fraction] for fraction in sorted(fractions, key=growth)]
+
+
+def _pairs(found: list[Expr], v: Symbol) -> tuple[dict[tuple[int, int], list[Case]], Derivation]:
+    """Where each arm is above each other, one crossover for every two."""
+    table: dict[tuple[int, int], list[Case]] = {}
+    steps = Derivation()
+    for high in range(len(found)):
+        for low in range(high):
+            made = compare_sides(found[high], found[low], v)
+            table[high, low] = made.cases
+            table[low, high] = converse(made.cases)
+            for case in made.cases:
+                text = f"{found[high]} against {found[low]}: {case.kind}"
+                where = inside(v, case.intervals)
+                needs = "" if case.requires == S.true else f", if {case.requires}"
+                steps = steps.then(text, where, case.why + needs)
+    return table, steps
+
+
+def _rows(term: Expr, questions: list[list[Case]], v: Symbol) -> list[Regime]:
+    """A term's regimes; one that has shrunk to a point is left out."""
+    if prod(len(cases) for cases in questions) > MOST_SPLIT:
+        requires = And(*(_anywhere(cases, v) for cases in questions))
+        return [] if requires == S.false else [Regime(term, S.Zero, oo, requires)]
+    return [
+        Regime(term, low, high, case.requires)
+        for case in all_of(questions)
+        for low, high in case.intervals
+        if low != high
+    ]
+
+
+def _anywhere(cases: Iterable[Case], v: Symbol) -> Boolean:
+    """The cases of one comparison as a single condition."""
+    return Or(*(And(case.requires, inside(v, case.intervals)) for case in cases))
+
+
+def _ordered(rows: list[Regime]) -> list[Regime]:
+    """By lower wall where all are numbers, else chained end to start, else as they are."""
+    if all(row.lower.is_number and row.upper.is_number for row in rows):
+        return sorted(rows, key=lambda row: (row.lower, row.upper))
+    starts = {row.lower: row for row in rows}
+    if len(starts) == len(rows) and S.Zero in starts:
+        chained = [starts[S.Zero]]
+        while chained[-1].upper in starts and len(chained) <= len(rows):
+            chained.append(starts[chained[-1].upper])
+        if len(chained) == len(rows):
+            return chained
+    return rows

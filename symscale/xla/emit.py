@@ -1,0 +1,197 @@
+"""A sharded program as JAX in which XLA inserts the collectives: arguments, intermediates and
+results carry the program's shardings, everything else is left to XLA's partitioner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from symscale.arrays.array import Array, Dim
+from symscale.arrays.dtype import DTYPES
+from symscale.programs.collectives import Move
+from symscale.programs.ops import Op, Pointwise
+from symscale.programs.phase import Compute, Phase
+from symscale.programs.reverse import differentiable, gradient_name
+from symscale.programs.sharded import ShardedProgram
+from symscale.xla.emit_module import Module, Written, function_source, tuple_source
+from symscale.xla.emit_names import partition_specs, quoted
+from symscale.xla.emit_ops import Writer, kept_rows
+from symscale.xla.emit_setting import Setting, XlaError
+
+__all__ = ["Pass", "auto", "kept_array", "partition_specs"]
+
+Pass = Literal["forward", "backward", "joint"]
+
+_PLACED = '''def placed(array, name):
+    """The array under the sharding that the program states for it."""
+    return lax.with_sharding_constraint(array, sharding(name))
+
+
+'''
+
+
+def auto(sharded: ShardedProgram, setting: Setting, which: Pass = "forward") -> Written:
+    """A pass of a sharded program as JAX source for XLA's partitioner.
+
+    ``backward`` is a program of its own, as published accounts have it: its arguments are the
+    activations that the forward pass left (in every sharding in which they are found again), the
+    weights and the gradients of the results. ``joint`` is the forward pass and its gradient by
+    ``jax.vjp`` in one program.
+
+    Raises:
+        XlaError: for a stated sharding with partial sums, which JAX cannot say.
+        ShardingError: for an axis that the mesh lacks or that does not divide a dim.
+
+    >>> from symscale.models.decoder import two_matmul_layer
+    >>> sharded = two_matmul_layer().shard("In[B_X, D]", "Win[D_X, F]")
+    >>> written = auto(sharded, Setting({"X": 4}, {"B": 16, "D": 32, "F": 64}))
+    >>> [line.strip() for line in written.text.splitlines() if "einsum" in line]
+    ['Tmp = placed(jnp.einsum("ab,bc->ac", In, Win), "Tmp")', 'Out = placed(jnp.einsum("ab,bc->ac",\
+ Tmp, Wout), "Out")']
+    """
+    made = _Auto(sharded, setting)
+    if which == "forward":
+        return made.forward()
+    return made.backward() if which == "backward" else made.joint()
+
+
+def kept_array(step: Compute, name: str) -> Array:
+    """A number that the forward pass kept of each row of a norm's operand."""
+    assert isinstance(step.op, Pointwise)
+    row = step.inputs[1]
+    dims = tuple(
+        Dim(dim.name, dim.size / dim.size, ()) if dim.name in step.op.over else dim
+        for dim in row.dims
+    )
+    return Array(f"{row.name}.{name}", dims, DTYPES["f32"])
+
+
+@dataclass
+class _Auto:
+    sharded: ShardedProgram
+    setting: Setting
+    module: Module = field(init=False)
+    writer: Writer = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.module = Module(self.setting)
+        self.writer = Writer(self.setting, local=False)
+
+    def forward(self) -> Written:
+        results = self._forward_lines(self.sharded.program.made)
+        body = function_source("forward", self.module.parameters, self.module.lines)
+        return self._finished("forward", body, results)
+
+    def _forward_lines(self, results: tuple[str, ...]) -> list[str]:
+        module, program = self.module, self.sharded.program
+        for name in program.arrays:
+            if name not in program.made:
+                module.take(name, self._stated(name))
+        for op in program.ops:
+            self._line(op, self._stated(op.output.name))
+        module.lines.append(f"return {tuple_source([module.names.of(n) for n in results])}")
+        return list(results)
+
+    def _stated(self, name: str) -> Array:
+        found = self.sharding_of(name)
+        if found.unreduced:
+            raise XlaError(
+                f"{found.short} holds partial sums, which a PartitionSpec cannot say; "
+                "check the explicit version"
+            )
+        return found
+
+    def sharding_of(self, name: str) -> Array:
+        """The array as it lies after its pass."""
+        return self.sharded.sharding(name)
+
+    def _line(self, op: Op, stated: Array) -> None:
+        names = self.module.names
+        step = Compute(op, op.inputs, op.output)
+        made = self.writer.expression(step, [names.of(array.name) for array in op.inputs])
+        key = self.module.spec(stated.name, stated)
+        self.module.lines.append(f"{names.of(key)} = placed({made}, {quoted(key)})")
+
+    def backward(self) -> Written:
+        results = []
+        roots = _Roots(self.sharded.backward)
+        for step in roots.computes():
+            operands = [self._root(roots.of(array)) for array in step.inputs]
+            operands += [self._kept(step, name) for name in kept_rows(step.op)]
+            name = step.output.name
+            made = self.writer.expression(step, operands)
+            if self._is_gradient(name):
+                key = self.module.spec(name, self._stated(name))
+                made = f"placed({made}, {quoted(key)})"
+                results.append(name)
+            self.module.lines.append(f"{self.module.names.of(name)} = {made}")
+        variables = [self.module.names.of(name) for name in results]
+        self.module.lines.append(f"return {tuple_source(variables)}")
+        body = function_source("backward", self.module.parameters, self.module.lines)
+        return self._finished("backward", body, results)
+
+    def _is_gradient(self, name: str) -> bool:
+        return name[:1] == "d" and name[1:] in self.sharded.program.arrays
+
+    def _root(self, root: Array) -> str:
+        """The variable of what an operand was moved from: an argument, or a line before."""
+        if any(step.output.name == root.name for step in self.sharded.backward.computes):
+            return self.module.names.of(root.name)
+        return self._argument(root)
+
+    def _argument(self, array: Array) -> str:
+        stated = array.name in self.sharded.program.arrays and self.sharding_of(array.name) == array
+        key = array.name if stated else array.short
+        known = [argument[0] for argument in self.module.arguments]
+        return self.module.names.of(key) if key in known else self.module.take(key, array)
+
+    def _kept(self, step: Compute, name: str) -> str:
+        return self._argument(kept_array(step, name))
+
+    def joint(self) -> Written:
+        program = self.sharded.program
+        if not all(differentiable(array) for array in program.arrays.values()):
+            raise XlaError("a joint pass takes no arrays of indices; check forward and backward")
+        self._forward_lines(program.outputs)
+        module = self.module
+        forward = function_source("forward", module.parameters, module.lines)
+        given = list(module.parameters)
+        keys = [argument[0] for argument in module.arguments]
+        grads = [module.take(g, self._stated(g)) for g in map(gradient_name, program.outputs)]
+        results = [gradient_name(key) for key in keys]
+        for name in results:
+            module.spec(name, self._stated(name))
+        lines = [
+            f"results, pull = jax.vjp(forward, {', '.join(given)})",
+            f"return results + pull({tuple_source(grads)})",
+        ]
+        body = f"{forward}\n\n\n{function_source('joint', module.parameters, lines)}"
+        return self._finished("joint", body, [*program.outputs, *results])
+
+    def _finished(self, which: str, body: str, results: list[str]) -> Written:
+        title = f"{which.capitalize()} pass; XLA's partitioner inserts the collectives."
+        program = f"jax.jit({which}, out_shardings=tuple(map(sharding, RESULTS)))"
+        text = self.module.text(title, self.writer.called, _PLACED + body, program, results)
+        return Written(which, text, self.setting)
+
+
+@dataclass
+class _Roots:
+    """Follows every array of a pass back through the moves to what it was made from."""
+
+    phase: Phase
+    origin: dict[Array, Array] = field(default_factory=dict)
+
+    def computes(self) -> Iterator[Compute]:
+        """The computations, in order, with all moves before them followed."""
+        for step in self.phase.steps:
+            if isinstance(step, Compute):
+                yield step
+            elif isinstance(step, Move):
+                self.origin.setdefault(step.after, self.of(step.before))
+
+    def of(self, array: Array) -> Array:
+        """Where the array came from: itself, unless it was moved."""
+        return self.origin.get(array, array)
