@@ -31,14 +31,12 @@ _WHERE |= {
     "chip": "symscale.hardware.chips",
     "chips": "symscale.hardware.chips",
     "model": "symscale.models.model",
-    "models": "symscale.models.model",
     "strategy": "symscale.parallel.strategy",
     "strategies": "symscale.parallel.strategy",
     "training": "symscale.studies.training",
-    "report": "symscale.report",
 }
 
-__all__ = ["Eq", "symbols", *_WHERE]
+__all__ = ["Eq", "report", "symbols", *_WHERE]
 
 
 def __getattr__(name: str) -> Any:
@@ -46,6 +44,9 @@ def __getattr__(name: str) -> Any:
         value: Any = importlib.import_module("sympy").Eq
     elif name == "symbols":
         value = importlib.import_module("symscale.algebra.symbols")
+    elif name == "report":
+        # The room itself, which can be called.
+        value = importlib.import_module("symscale.report")
     elif name in _WHERE:
         value = getattr(importlib.import_module(_WHERE[name]), name)
     else:

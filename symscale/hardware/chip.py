@@ -201,11 +201,13 @@ class Chip(Mapping[Symbol, Expr]):
         axes: Iterable[str],
         fidelity: Fidelity = "ideal",
         sizes: Mapping[Any, int] | None = None,
+        links: Mapping[str, int] | None = None,
     ) -> Network:
         """The network under these mesh axes, with sizes and links still symbols.
 
         ``sizes`` decide which axes wrap around (without them all do) and are checked against the
-        pod; ``layout(axes, sizes).bindings`` are the numbers for ``M_X`` that go with it.
+        pod; ``layout(axes, sizes).bindings`` are the numbers for ``M_X`` that go with it, unless
+        ``links`` lays some axes otherwise.
 
         Raises:
             HardwareError: for more mesh axes than the torus has, a mesh larger than the chip's
@@ -216,7 +218,7 @@ class Chip(Mapping[Symbol, Expr]):
         {'X': False, 'Y': True}
         """
         names = mesh_axes(axes)
-        layout = self.layout(names, sizes)
+        layout = {**self.layout(names, sizes), **(links or {})}
         known = {} if sizes is None else mesh_sizes(names, sizes)
         self._check_fits(known)
         if self.torus is None:

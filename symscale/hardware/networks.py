@@ -193,7 +193,10 @@ class Trimmed:
     def time(self, kind: CollectiveKind, volume: Expr, axes: Sequence[str]) -> Expr:
         """Seconds over the axes that have more than one device."""
         left = tuple(name for name in axes if name not in self.trivial)
-        return self.inner.time(kind, volume, left) if left else Integer(0)
+        reorders = kind == "CollectivePermute" and len(left) < len(axes)
+        if not left or (reorders and len(left) == 1):
+            return Integer(0)
+        return self.inner.time(kind, volume, left)
 
     def resource(self, axes: Sequence[str]) -> str:
         """What the axes that are left occupy."""

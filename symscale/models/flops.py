@@ -55,7 +55,7 @@ def flops_per_token(
     """Count a token's matrix FLOPs (see :meth:`Model.flops_per_token`).
 
     >>> flops_per_token("llama-2-7b", 4096).value
-    15362686976.0
+    15361638400.0
     """
     found = model(source)
     formula = found.flops_per_token(T, training=training, causal=causal)

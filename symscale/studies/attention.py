@@ -27,7 +27,7 @@ RIVALS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class AttentionShare:
-    """A layer's forward FLOPs for one token: attention's scores, the rival's, and where they meet."""
+    """A layer's forward FLOPs for one token: the scores', the rival's, and where they meet."""
 
     rival: str
     scores: Expr

@@ -1,4 +1,4 @@
-"""When a strategy stays compute-bound: its textbook layer timed, its best split found, and solved."""
+"""When a strategy stays compute-bound: its layer timed, its best split found, and solved."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from symscale.solve.minimise import Optimum, minimise
 class ComputeBound:
     """When arithmetic takes longer than communication on one layer under a strategy.
 
-    ``answer`` is the condition on ``answer.variable``; ``split`` the best division of the chips among
-    two mesh axes, where there are two; ``passes`` says which passes were compared.
+    ``answer`` is the condition on ``answer.variable``; ``split`` the best division of the chips
+    among two mesh axes, where there are two; ``passes`` says which passes were compared.
     """
 
     strategy: Strategy

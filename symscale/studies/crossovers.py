@@ -88,14 +88,10 @@ def _matmul(name: str, left: str, right: str, rate: Symbol, exact: bool) -> Name
     if not exact:
         order = leading(expr, small=[rate / (D * W_hbm), rate / (F * W_hbm)])
         steps, expr = steps + order.derivation, order.term
-    return NamedCrossover(
-        name, ENTRIES[name].question, "B", "tokens", expr, answer, steps
-    )
+    return NamedCrossover(name, ENTRIES[name].question, "B", "tokens", expr, answer, steps)
 
 
-def _bound(
-    name: str, strategy: Strategy, overlapped: bool = False
-) -> NamedCrossover:
+def _bound(name: str, strategy: Strategy, overlapped: bool = False) -> NamedCrossover:
     found = compute_bound(strategy, overlapped)
     batch = found.answer.variable == B
     per = f"B/{'n' if found.split else '·'.join(strategy.mesh_axes)}"
@@ -164,7 +160,7 @@ ENTRIES: Mapping[str, _Entry] = MappingProxyType(
             lambda name, m, s: _attention(name, m, "projections"),
         ),
         "attention-layer": _Entry(
-            "From which sequence length do attention's scores cost more than the rest of the layer?",
+            "From which sequence length do attention's scores cost more than all else in a layer?",
             lambda name, m, s: _attention(name, m, "layer"),
         ),
     }
@@ -190,11 +186,12 @@ def named_crossover(
     C/(M_X*W_ici)
     """
     if name not in ENTRIES:
-        raise SolveError(f"unknown crossover {name!r}{near(name, ENTRIES) or '; see: symscale crossover'}")
+        raise SolveError(
+            f"unknown crossover {name!r}{near(name, ENTRIES) or '; see: symscale crossover'}"
+        )
     return ENTRIES[name].build(name, find_model(model), find_strategy(strategy))
 
 
 def crossovers() -> Table:
     """The catalogue: names and questions."""
     return Table(("name", "question"), tuple((k, entry.question) for k, entry in ENTRIES.items()))
-

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
@@ -27,7 +27,7 @@ STATE_BYTES: Mapping[str, int] = MappingProxyType({"sgd": 0, "adam": 8, "adam+ma
 
 @dataclass(frozen=True)
 class Memory(Mapping[str, Expr]):
-    """Bytes on one device by kind: ``parameters``, ``gradients``, ``optimizer``, ``activations``."""
+    """Bytes on a device by kind: ``parameters``, ``gradients``, ``optimizer``, ``activations``."""
 
     by_kind: Mapping[str, Expr]
 
@@ -81,7 +81,7 @@ def training_memory(
     """
     if optimizer not in STATE_BYTES:
         raise SymscaleError(f"optimizer {optimizer!r} is none of {', '.join(STATE_BYTES)}")
-    kinds = {
+    kinds: Mapping[str, Callable[[ShardedProgram], Expr]] = {
         "parameters": lambda p: _weights(p, ""),
         "gradients": lambda p: _weights(p, "d"),
         "optimizer": lambda p: STATE_BYTES[optimizer] * _elements(p),

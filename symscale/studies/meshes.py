@@ -137,4 +137,3 @@ def _arrays(step: TrainingStep) -> Iterator[Array]:
             array = sharded.sharding(name)
             if "b" not in array.labels:
                 yield array
-

@@ -45,7 +45,7 @@ class Pressure:
 
 
 def pressures(step: TrainingStep) -> tuple[Pressure, ...]:
-    """The textbook's layer, the decoder's layer without and with attention's scores, the whole step.
+    """The textbook's layer, the decoder's without and with attention's scores, the whole step.
 
     The first three are forward passes of one layer.
 

@@ -110,9 +110,9 @@ class StepResult:
         ways = evaluate(1 / self.step.layer.sharding("Os").dims[0].local, self.values) * sequences
         if not (sequences / ways).is_integer:
             found.append(
-                f"the batch has {float(sequences):g} sequences of {self.values[T]} tokens, cut over "
-                f"{ways} ways: a sequence lies on several chips, and the exchange of keys and values "
-                "between them is not counted"
+                f"the batch has {float(sequences):g} sequences of {self.values[T]} tokens, cut "
+                f"over {ways} ways: a sequence lies on several chips, and the exchange of keys and "
+                "values between them is not counted"
             )
         return tuple(found)
 

@@ -94,9 +94,13 @@ class TrainingStep:
         chip: str | PathLike[str] | Chip,
         fidelity: Fidelity = "ideal",
         sizes: Mapping[str, int] | None = None,
+        laid: Mapping[str, int] | None = None,
     ) -> TrainingStep:
-        """The same step timed on a chip's own network; along an axis of size 1 nothing moves."""
-        network = find_chip(chip).network(self.strategy.mesh_axes, fidelity, sizes)
+        """The same step timed on a chip's own network; along an axis of size 1 nothing moves.
+
+        ``laid`` says over how many physical axes a mesh axis lies, where not as the chip would.
+        """
+        network = find_chip(chip).network(self.strategy.mesh_axes, fidelity, sizes, laid)
         trivial = frozenset(name for name, size in (sizes or {}).items() if size == 1)
         return replace(self, network=Trimmed(network, trivial) if trivial else network)
 
@@ -114,8 +118,8 @@ class TrainingStep:
             chip: the name of a chip, or a chip.
             overlap: what overlaps with what (see :meth:`Time.total`).
             fidelity: ``"ideal"`` (bytes over bandwidth) or ``"ring"``.
-            numbers: ``B`` (tokens), each mesh axis (``X=2048``), and perhaps ``T`` (the sequence, the
-                model's context unless given), ``M_X`` or any rate.
+            numbers: ``B`` (tokens), each mesh axis (``X=2048``), and perhaps ``T`` (the sequence,
+                the model's context unless given), ``M_X`` or any rate.
 
         Raises:
             SymbolError: for a leftover symbol, a number that is not above zero, or a name that the
@@ -130,7 +134,7 @@ class TrainingStep:
         found = find_chip(chip)
         self._refuse_strangers(numbers)
         sizes = self._mesh_sizes(numbers)
-        timed = self.on(found, fidelity=fidelity, sizes=sizes)
+        timed = self.on(found, fidelity, sizes, self._own_links(numbers))
         laid = found.layout(self.strategy.mesh_axes, sizes).bindings
         values = bindings(found, self.model, laid, **{"T": self._length(numbers), **numbers})
         self.check(values)
@@ -145,6 +149,12 @@ class TrainingStep:
                 f"{name} = {numbers[name]}: no size, no rate, and no mesh axis of strategy "
                 f"{self.strategy.name} ({', '.join(axes)})"
             )
+
+    def _own_links(self, numbers: Mapping[str, Any]) -> dict[str, int]:
+        """The physical axes under each mesh axis, where the caller says so."""
+        named = {name: links(name).name for name in self.strategy.mesh_axes}
+        given = bindings(**{m: numbers[m] for m in named.values() if m in numbers})
+        return {name: int(given[links(name)]) for name, m in named.items() if m in numbers}
 
     def _mesh_sizes(self, numbers: Mapping[str, Any]) -> dict[str, int]:
         missing = [name for name in self.strategy.mesh_axes if name not in numbers]
@@ -213,7 +223,7 @@ def training(
         optimizer: what state a parameter has (see :func:`training_memory`).
         checkpoints: which activations are saved (see :func:`training_memory`).
 
-    >>> training("llama-3-8b", "dp").time.by_axis
-    mappingproxy({X: (L*(12*D*F + 8*D*H*K + 8*D*H*N + 8*D) + 8*D*V + 4*D)/(M_X*W_ici)})
+    >>> list(training("llama-3-8b", "dp").time.by_axis)
+    [X]
     """
     return TrainingStep(find_model(model), find_strategy(strategy), keep, optimizer, checkpoints)

@@ -103,8 +103,9 @@ def rmsnorm_reverse(wrt, grad, x, gain, scale, dims, axes, count):
     """``scale`` is what the forward pass kept of each row."""
     if wrt == 1:
         return grad * (wide(x) * scale).astype(grad.dtype)
-    along = total(wide(grad) * wide(gain) * wide(x), dims, axes) / count
-    return (scale * wide(grad) * wide(gain) - wide(x) * scale**3 * along).astype(grad.dtype)
+    each = wide(grad * gain)
+    along = total(each * wide(x), dims, axes) / count
+    return (scale * each - wide(x) * scale**3 * along).astype(grad.dtype)
 ''',
     '''
 def moments(x, dims, axes, count):
@@ -124,7 +125,7 @@ def layernorm_reverse(wrt, grad, x, gain, bias, mean, scale, dims, axes, count):
     standard = (wide(x) - mean) * scale
     if wrt:
         return grad * standard.astype(grad.dtype) if wrt == 1 else grad
-    each = wide(grad) * wide(gain)
+    each = wide(grad * gain)
     level = total(each, dims, axes) / count
     along = total(each * standard, dims, axes) / count
     return (scale * (each - level - standard * along)).astype(grad.dtype)

@@ -156,9 +156,7 @@ def _digits(
         done = 1
         for before, size in sorted((b, s) for n, b, s in parts if n == name):
             if before % done or full % (before * size) or size < 1:
-                raise HloError(
-                    f"replica_groups {excerpt(whole)} cut an axis where it does not divide"
-                )
+                raise HloError(f"replica_groups {excerpt(whole)} cut an axis unevenly")
             digits += [before // done, size]
             places[name, before] = len(digits) - 1
             done = before * size

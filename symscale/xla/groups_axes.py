@@ -97,7 +97,7 @@ def primes(number: int) -> list[int]:
             found.append(factor)
             number //= factor
         factor += 1
-    return found + [number] if number > 1 or not found else found
+    return [*found, number] if number > 1 or not found else found
 
 
 def _chosen(groups: Groups, sizes: list[int]) -> list[int] | None:

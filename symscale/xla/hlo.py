@@ -74,8 +74,10 @@ def _read(module: Module, calls: Calls, mesh: Mapping[str, int]) -> HloReport:
     dots: list[Dot] = []
     chains: list[Chain] = []
     unread = list(calls.unread)
-    for name in reversed(calls.visits):
-        visit, computation = calls.visits[name], module.computations[name]
+    for computation in module:
+        visit = calls.visits.get(computation.name)
+        if visit is None:
+            continue
         found, chained = find_chains(
             module, calls, computation, list(reader.read(computation, visit))
         )

@@ -23,7 +23,8 @@ _PASSED_ON = {
     "collective-permute-done",
     "optimization-barrier",
 }
-_PERMUTES = ("collective-permute", "collective-permute-start")
+# Copies one behind the other that are seen through.
+_MAX_COPIES = 64
 
 
 def find_chains(
@@ -33,7 +34,9 @@ def find_chains(
     permutes = {entry.name: entry for entry in found if entry.kind == "CollectivePermute"}
     if not permutes:
         return list(found), []
-    chains = _straight(computation, permutes) + _turning(module, calls, computation, permutes)
+    chains = _straight(module, computation, permutes) + _turning(
+        module, calls, computation, permutes
+    )
     notes = {
         name: chain.step_note(place) for chain in chains for place, name in enumerate(chain.names)
     }
@@ -44,8 +47,11 @@ def find_chains(
     return noted, chains
 
 
-def _straight(computation: Computation, permutes: Mapping[str, Emitted]) -> list[Chain]:
+def _straight(
+    module: Module, computation: Computation, permutes: Mapping[str, Emitted]
+) -> list[Chain]:
     """Permutes one behind the other in one computation, over the same axes."""
+    multiplied = _multiplied(module, computation)
     before: dict[str, str] = {}
     for name, entry in permutes.items():
         source = _source(computation, computation.instructions[name])
@@ -61,7 +67,8 @@ def _straight(computation: Computation, permutes: Mapping[str, Emitted]) -> list
         while names[-1] in after:
             names.append(after[names[-1]])
         entry = permutes[name]
-        windowed = any(_feeds_dot(computation, link) for link in names)
+        sent = {*names, *computation.instructions[name].operands}
+        windowed = not sent.isdisjoint(multiplied)
         chains.append(Chain(tuple(names), entry.axes, len(names), entry.volume, windowed))
     return chains
 
@@ -80,7 +87,7 @@ def _turning(
     if not loops or root is None or root.opcode != "tuple":
         return []
     chains = []
-    windowed = any(_has_dot(module, entry) for entry in computation.instructions.values())
+    windowed = any(_is_dot(module, entry) for entry in computation.instructions.values())
     for name, entry in permutes.items():
         source = _source(computation, computation.instructions[name])
         if source is None or source.opcode != "get-tuple-element":
@@ -101,7 +108,7 @@ def _source(computation: Computation, permute: Instruction) -> Instruction | Non
 
 def _behind(computation: Computation, name: str) -> Instruction | None:
     """The instruction that made a value, seen through copies and a permute's own -done."""
-    for _ in range(len(computation.instructions)):
+    for _ in range(_MAX_COPIES):
         found = computation.instructions.get(name)
         if found is None or found.opcode not in _PASSED_ON or not found.operands:
             return found
@@ -109,24 +116,17 @@ def _behind(computation: Computation, name: str) -> Instruction | None:
     return None
 
 
-def _feeds_dot(computation: Computation, name: str) -> bool:
-    """Whether a permute's result, or what it sends, goes into a dot."""
-    permute = computation.instructions[name]
-    names = [name, *permute.operands]
-    for user, _ in (use for given in names for use in computation.users.get(given, ())):
-        if user.opcode == "dot":
-            return True
-        if user.opcode in _PASSED_ON:
-            users = computation.users.get(user.name, ())
-            if any(further.opcode == "dot" for further, _ in users):
-                return True
-    return False
+def _multiplied(module: Module, computation: Computation) -> set[str]:
+    """Names of the values that go into a dot, also through copies."""
+    names: set[str] = set()
+    for entry in reversed(list(computation.instructions.values())):
+        if _is_dot(module, entry) or (entry.opcode in _PASSED_ON and entry.name in names):
+            names.update(entry.operands)
+    return names
 
 
-def _has_dot(module: Module, found: Instruction) -> bool:
+def _is_dot(module: Module, found: Instruction) -> bool:
     if found.opcode != "fusion":
         return found.opcode == "dot"
     called = (module.computations.get(name) for name in found.called("calls"))
-    return any(
-        entry.opcode == "dot" for inner in called if inner for entry in inner.instructions.values()
-    )
+    return any(inner is not None and inner.has_dot for inner in called)

@@ -14,7 +14,7 @@ from symscale.xla.hlo_error import HloError
 from symscale.xla.hlo_offsets import Offsets
 from symscale.xla.hlo_shapes import Shape
 from symscale.xla.hlo_text import Computation, Instruction, Module
-from symscale.xla.hlo_uses import Place, Uses, find_uses, judge
+from symscale.xla.hlo_uses import Place, find_uses, is_padded_part, judge
 from symscale.xla.readings import Emitted
 
 KINDS: Mapping[str, str] = {
@@ -32,6 +32,7 @@ _TARGET = re.compile(
     r"gather|all_?to_?all|all_?reduce|reduce_?scatter|permute|nccl|collective|gemm|matmul|dot|conv",
     re.IGNORECASE,
 )
+_BEFORE_PARTITIONING = {"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"}
 # Products whose FLOPs are not read off a dot.
 _PRODUCTS = {"convolution", "ragged-dot", "scaled-dot"}
 
@@ -84,18 +85,38 @@ class CollectiveReader:
             name = instruction.name if len(shapes) == 1 else f"{instruction.name}[{place}]"
             made = _emitted(KINDS[base], axes, shape, groups, name, visit)
             if base == "all-reduce":
-                element = place if instruction.is_tuple else None
-                start = Place(computation.name, instruction.name, element)
-                made = self._reduction(made, find_uses(self.module, self.calls, start), groups)
+                made = self._reduction(made, computation, instruction, place, groups)
             yield made
 
-    def _reduction(self, made: Emitted, uses: Uses, groups: Groups) -> Emitted:
-        """An AllReduce under the name that its uses give it."""
-        verdict = judge(uses, Shape(made.dtype, made.dims), groups, self._offsets)
+    def _reduction(
+        self,
+        made: Emitted,
+        computation: Computation,
+        instruction: Instruction,
+        place: int,
+        groups: Groups,
+    ) -> Emitted:
+        """An AllReduce under the name that its uses, or its operand, give it."""
+        made = replace(made, note=joined(made.note, self._function(instruction)))
+        shape = Shape(made.dtype, made.dims)
+        if is_padded_part(computation, instruction.operands[place], shape, groups, self._offsets):
+            note = joined(made.note, "an all-reduce of parts padded with zeros")
+            return replace(made, kind="AllGather", volume=made.volume // 2, note=note)
+        element = place if instruction.is_tuple else None
+        start = Place(computation.name, instruction.name, element)
+        uses = find_uses(self.module, self.calls, start)
+        verdict = judge(uses, shape, groups, self._offsets)
         made = replace(made, note=joined(made.note, verdict.note))
         if not verdict.scattered:
             return made
         return replace(made, kind="ReduceScatter", volume=made.volume // 2)
+
+    def _function(self, instruction: Instruction) -> str:
+        """The reduction, if it is not a sum."""
+        names = instruction.called("to_apply")
+        reducer = self.module.computations.get(names[0]) if names else None
+        root = reducer.root if reducer else None
+        return "" if root is None or root.opcode in ("add", "parameter") else f"of {root.opcode}"
 
     def _axes_of(self, instruction: Instruction, base: str) -> tuple[Axes, Groups]:
         permute = base == "collective-permute"
@@ -151,7 +172,7 @@ def operand_shapes(computation: Computation, instruction: Instruction) -> tuple[
 def unread_reason(instruction: Instruction) -> str | None:
     """Why an instruction that may move data or multiply is not counted; nothing if it does not."""
     opcode = instruction.opcode
-    if opcode.endswith(("-done", "-update")) or "-start" in opcode and _is_copy(opcode):
+    if opcode.endswith(("-done", "-update")) or opcode in ("copy-start", "async-start"):
         return None
     if opcode in _PRODUCTS:
         return "its FLOPs are not counted"
@@ -159,10 +180,8 @@ def unread_reason(instruction: Instruction) -> str | None:
         return "a movement of data that is not counted"
     if opcode == "custom-call":
         target = instruction.attributes.get("custom_call_target", "").strip('"')
+        if target in _BEFORE_PARTITIONING:
+            return f"its target {target} is of a module that is not partitioned yet"
         if _TARGET.search(target):
             return f"its target {target} may move data or multiply"
     return None
-
-
-def _is_copy(opcode: str) -> bool:
-    return opcode in ("copy-start", "async-start")

@@ -10,9 +10,9 @@ class HloError(SymscaleError):
 
 
 def excerpt(text: str, length: int = 60) -> str:
-    """The beginning of a text on one line, quoted.
+    r"""The beginning of a text on one line, quoted.
 
-    >>> excerpt("a\\n  b")
+    >>> excerpt("a\n  b")
     "'a b'"
     """
     line = " ".join(text[: 4 * length].split())

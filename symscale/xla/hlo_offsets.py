@@ -21,7 +21,8 @@ Row = tuple[int, ...]
 Rows = tuple[Row, ...]
 
 _MAX_DEPTH = 100
-# A table of offsets has an element for each device; larger arrays are data. Arithmetic is on scalars.
+# A table of offsets has an element for each device; larger arrays are data.
+# Arithmetic is on scalars.
 _MAX_ELEMENTS = 2**16
 _MAX_SCALARS = 16
 _NUMBER = re.compile(r"-?\d{1,18}|true|false")
@@ -66,6 +67,7 @@ class Offsets:
         self._calls = calls
         self._devices = devices
         self._known: dict[tuple[str, str], Rows | None] = {}
+        self._not_local: set[tuple[str, str]] = set()
 
     def value(self, computation: Computation, name: str, depth: int = 0) -> Rows | None:
         """Elements on each device; nothing if they cannot be known."""
@@ -88,7 +90,7 @@ class Offsets:
     def is_local(self, computation: Computation, names: Sequence[str]) -> bool:
         """Whether any of the values comes from ``partition-id``."""
         stack = [(computation, name) for name in names]
-        seen: set[tuple[str, str]] = set()
+        seen = self._not_local
         while stack:
             where, name = stack.pop()
             found = where.instructions.get(name)
@@ -96,6 +98,8 @@ class Offsets:
                 continue
             seen.add((where.name, name))
             if found.opcode == "partition-id":
+                # What was passed on the way here may well be local.
+                self._not_local = set()
                 return True
             if found.opcode == "parameter":
                 outer = self._argument(where, found)

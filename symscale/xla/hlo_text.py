@@ -76,13 +76,19 @@ class Computation:
     def root(self) -> Instruction | None:
         """The instruction whose value the computation returns: marked, else the last."""
         marked = [entry for entry in self.instructions.values() if entry.root]
-        return (marked or list(self.instructions.values()) or [None])[-1]
+        last = marked or list(self.instructions.values())
+        return last[-1] if last else None
 
     @cached_property
     def parameters(self) -> Mapping[int, Instruction]:
         """Parameters by number."""
         found = (entry for entry in self.instructions.values() if entry.opcode == "parameter")
         return {int(p.operands_text): p for p in found if p.operands_text.strip().isdecimal()}
+
+    @cached_property
+    def has_dot(self) -> bool:
+        """Whether an instruction is a dot."""
+        return any(entry.opcode == "dot" for entry in self.instructions.values())
 
     @cached_property
     def users(self) -> Mapping[str, tuple[tuple[Instruction, int], ...]]:

@@ -52,11 +52,6 @@ class Slice:
         """Elements that it takes."""
         return sum(shape.elements for shape in self.instruction.shapes)
 
-    @property
-    def offsets(self) -> tuple[str, ...]:
-        """Operands that say where it begins."""
-        return self.instruction.operands[1:]
-
 
 @dataclass(frozen=True)
 class Uses:
@@ -92,14 +87,37 @@ def judge(uses: Uses, shape: Shape, groups: Groups, offsets: Offsets) -> Verdict
     return Verdict(True, "; ".join([note, *sorted(filter(None, notes))]))
 
 
-def _parts_of_groups(found: Slice, groups: Groups, offsets: Offsets) -> str | None:
+def _parts_of_groups(found: Slice, groups: Groups, offsets: Offsets, skip: int = 1) -> str | None:
     """Nothing unless the slice takes another part on each device of a group; else a remark."""
-    known = offsets.by_device(found.computation, found.offsets)
+    names = found.instruction.operands[skip:]
+    known = offsets.by_device(found.computation, names)
     if known is None:
-        local = offsets.is_local(found.computation, found.offsets)
+        local = offsets.is_local(found.computation, names)
         return "offset taken to follow the group" if local else None
     apart = all(len({known[device] for device in group}) == len(group) for group in groups)
     return "" if apart else None
+
+
+def is_padded_part(
+    computation: Computation, name: str, shape: Shape, groups: Groups, offsets: Offsets
+) -> bool:
+    """Whether a value is zeros but for this device's part: its sum over a group is a gather."""
+    found = computation.instructions.get(name)
+    if found is None or found.opcode != "dynamic-update-slice" or len(found.operands) < 3:
+        return False
+    zeros, part = (computation.instructions.get(operand) for operand in found.operands[:2])
+    size = len(groups[0]) if groups else 1
+    if zeros is None or part is None or not _is_zero(computation, zeros):
+        return False
+    if sum(piece.elements for piece in part.shapes) * size != shape.elements:
+        return False
+    return _parts_of_groups(Slice(computation, found), groups, offsets, skip=2) == ""
+
+
+def _is_zero(computation: Computation, found: Instruction) -> bool:
+    if found.opcode == "broadcast" and found.operands:
+        found = computation.instructions.get(found.operands[0], found)
+    return found.opcode == "constant" and found.operands_text.strip() in ("0", "-0", "0.0")
 
 
 def find_uses(module: Module, calls: Calls, start: Place) -> Uses:

@@ -1,7 +1,7 @@
-"""A decoder in plain NumPy that counts: every weight as an array, every multiply-add as an element.
+"""A decoder in plain NumPy that counts: weights as arrays, multiply-adds as their elements.
 
-Nothing here is a formula: a product's multiply-adds are the elements of the array it would sum over,
-and that array is really made.
+Nothing here is a formula: a product's multiply-adds are the elements of the array it would sum
+over, and that array is really made.
 """
 
 from __future__ import annotations

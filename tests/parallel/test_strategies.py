@@ -1,8 +1,8 @@
 """Strategies as shardings: the lines they give, and the volumes that follow from them.
 
 Expected volumes are written out here, matrix by matrix and collective by collective, from the
-convention alone: a gather counts the array after it, a scatter the array before it, an AllReduce its
-array twice; bf16 everywhere, f32 for the sums inside norms.
+convention alone: a gather counts the array after it, a scatter the array before it, an AllReduce
+its array twice; bf16 everywhere, f32 for the sums inside norms.
 """
 
 from __future__ import annotations

@@ -195,9 +195,9 @@ def test_prints_and_converts() -> None:
     for word in (
         "where is",
         "clear denominators",
-        "coefficient of B",
+        "a term in B",
         "one sign change",
-        "so a >= b",
+        "so it holds from",
     ):
         assert word in text
 

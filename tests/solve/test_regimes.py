@@ -72,7 +72,7 @@ def test_sums_of_maxima_and_repeated_arms() -> None:
 def test_given_relations_are_recorded() -> None:
     found = regimes(Maximum(B * D, F), B, given={F: 4 * D})
     assert found.walls == (4,)
-    assert "put F = 4*D" in str(found.derivation)
+    assert "put in: F = 4*D" in str(found.derivation)
 
 
 def test_prints_and_converts() -> None:

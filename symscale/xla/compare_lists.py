@@ -1,0 +1,79 @@
+"""The derived list of collectives under numbers, ready to be held against an emitted one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from symscale.programs.collectives import Collective
+from symscale.programs.phase import Phase
+from symscale.xla.emit_setting import Setting
+from symscale.xla.readings import Emitted
+
+Key = tuple[str, frozenset[str], int]
+
+
+@dataclass(frozen=True)
+class Derived:
+    """One derived collective: its kind, the mesh axes it runs over, bytes on one device.
+
+    ``statistic`` marks the small sums of norms and softmaxes.
+    """
+
+    kind: str
+    axes: tuple[str, ...]
+    volume: int
+    dtype: str
+    array: str
+    statistic: bool = False
+
+    @property
+    def key(self) -> Key:
+        """What must be equal for two collectives to be the same."""
+        return self.kind, frozenset(self.axes), self.volume
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, as plain values."""
+        return {
+            "kind": self.kind, "axes": list(self.axes), "volume": self.volume,
+            "dtype": self.dtype, "array": self.array, "statistic": self.statistic,
+        }  # fmt: skip
+
+
+def derived(phases: Iterable[Phase], setting: Setting) -> tuple[Derived, ...]:
+    """The collectives of passes, mesh axes of one device left out.
+
+    >>> from symscale.models.decoder import two_matmul_layer
+    >>> phase = two_matmul_layer().shard("In[B_X, D]", "Win[D_X, F]").forward
+    >>> [d.volume for d in derived([phase], Setting({"X": 4}, {"B": 16, "D": 32, "F": 64}))]
+    [4096]
+    """
+    out = []
+    for phase in phases:
+        for move in phase.collectives:
+            axes = tuple(name for name in move.axes if setting.mesh[name] > 1)
+            if axes:
+                out.append(_derived(move, axes, setting))
+    return tuple(out)
+
+
+def _derived(move: Collective, axes: tuple[str, ...], setting: Setting) -> Derived:
+    return Derived(
+        move.kind,
+        axes,
+        setting.number(move.volume),
+        move.before.dtype.name,
+        f"{move.before.short} -> {move.after.short}",
+        move.statistic,
+    )
+
+
+def emitted_key(found: Emitted) -> Key:
+    """An emitted collective as the same triple."""
+    return found.kind, frozenset(found.axes), found.volume
+
+
+def once_each(found: Sequence[Emitted]) -> tuple[Emitted, ...]:
+    """Collectives inside loops, each as often as it runs."""
+    return tuple(one for one in found for _ in range(one.times))
