@@ -1,54 +1,60 @@
 """symscale: a symbolic cost algebra for scaling language models.
 
-Names are loaded when first used, so that ``import symscale`` (and ``symscale --help``) is quick.
+Names are loaded when first used, so that ``import symscale`` (and ``symscale --help``) is quick; type
+checkers and editors read them from ``__init__.pyi``.
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 __version__ = "0.1.0"
 
-_SYMBOL_NAMES = (
+# Each name's module. Classes and symbols are the real ones; functions load when they are called.
+_SYMBOLS = (
     "B", "T", "S", "D", "L", "F", "N", "K", "G", "H", "V", "E", "k",
     "X", "Y", "Z", "n", "M_X", "M_Y", "M_Z",
     "C", "C_f32", "C_fp8", "C_fp4", "C_int8", "C_int4",
     "W_hbm", "W_vmem", "W_ici", "W_nvlink", "W_dcn", "W_pcie", "t_hop",
 )  # fmt: skip
-_WHERE: dict[str, str] = dict.fromkeys(_SYMBOL_NAMES, "symscale.algebra.symbols")
-_WHERE |= {
-    "SymscaleError": "symscale.algebra.errors",
+_OBJECTS: dict[str, str] = {
+    **dict.fromkeys(_SYMBOLS, "symscale.algebra.symbols"),
+    "Eq": "sympy",
     "Mesh": "symscale.arrays.mesh",
+    "SymscaleError": "symscale.algebra.errors",
+}
+_FUNCTIONS: dict[str, str] = {
     "array": "symscale.arrays.array",
-    "einsum": "symscale.programs.einsum",
-    "program": "symscale.programs.program",
-    "crossover": "symscale.solve.crossover",
-    "leading": "symscale.solve.leading",
-    "minimise": "symscale.solve.minimise",
-    "regimes": "symscale.solve.regimes",
-    "numeric": "symscale.solve.numeric",
     "chip": "symscale.hardware.chips",
     "chips": "symscale.hardware.chips",
+    "crossover": "symscale.solve.crossover",
+    "einsum": "symscale.programs.einsum",
+    "leading": "symscale.solve.leading",
+    "minimise": "symscale.solve.minimise",
     "model": "symscale.models.model",
-    "strategy": "symscale.parallel.strategy",
+    "numeric": "symscale.solve.numeric",
+    "program": "symscale.programs.program",
+    "regimes": "symscale.solve.regimes",
     "strategies": "symscale.parallel.strategy",
+    "strategy": "symscale.parallel.strategy",
     "training": "symscale.studies.training",
 }
+# Modules; the report room can itself be called.
+_MODULES: dict[str, str] = {"report": "symscale.report", "symbols": "symscale.algebra.symbols"}
 
-__all__ = ["Eq", "report", "symbols", *_WHERE]
+__all__ = [*_OBJECTS, *_FUNCTIONS, *_MODULES]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "Eq":
-        value: Any = importlib.import_module("sympy").Eq
-    elif name == "symbols":
-        value = importlib.import_module("symscale.algebra.symbols")
-    elif name == "report":
-        # The room itself, which can be called.
-        value = importlib.import_module("symscale.report")
-    elif name in _WHERE:
-        value = getattr(importlib.import_module(_WHERE[name]), name)
+    if name in _OBJECTS:
+        value: Any = getattr(importlib.import_module(_OBJECTS[name]), name)
+    elif name in _FUNCTIONS:
+        from symscale.deferred import Deferred
+
+        value = Deferred(_FUNCTIONS[name], name)
+    elif name in _MODULES:
+        value = importlib.import_module(_MODULES[name])
     else:
         raise AttributeError(f"module 'symscale' has no attribute {name!r}")
     globals()[name] = value

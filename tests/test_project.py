@@ -215,3 +215,24 @@ def test_room_packages_hold_only_a_docstring() -> None:
             body = parsed(init).body
             assert len(body) == 1, relative(init)
             assert ast.get_docstring(parsed(init)), relative(init)
+
+
+def test_stub_names_what_the_package_offers() -> None:
+    import symscale
+
+    stub = (PACKAGE / "__init__.pyi").read_text("utf-8")
+    named = set(re.findall(r"^from \S+ import \S+ as (\S+)$", stub, re.M))
+    assert named == set(symscale.__all__)
+
+
+def test_star_import_brings_working_names(tmp_path: Path) -> None:
+    code = """
+from symscale import *
+import inspect
+assert einsum("A[B, D] * W[D, F] -> Out[B, F]").flops == 2 * B * D * F
+assert list(inspect.signature(crossover).parameters)[:3] == ["a", "b", "v"]
+assert "overtakes" in crossover.__doc__ or "grows" in crossover.__doc__
+assert Eq(X * Y, n).lhs == X * Y
+"""
+    done = run_python("-c", code, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
