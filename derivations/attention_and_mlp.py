@@ -2,8 +2,8 @@
 # # When attention outgrows the MLP
 #
 # A token's matmuls with weights cost the same however long the sequence is; its scores against all
-# keys grow with it. At which length do the scores cost as much as the MLP, the projections, or all the
-# rest of the layer? The answer is read off the decoder's program, not typed in.
+# keys grow with it. At which length do the scores cost as much as the MLP, the projections, or all
+# the rest of the layer? The answer is read off the decoder's program, not typed in.
 
 # %%
 from symscale import *
@@ -28,7 +28,12 @@ walls = {}
 for rival in ("mlp", "projections", "layer"):
     for causal in (False, True):
         walls[rival, causal] = attention_passes(llama, rival, causal).answer.threshold
-        print(f"{rival:12} causal={causal!s:6}", walls[rival, causal], "=", walls[rival, causal].subs(llama))
+        print(
+            f"{rival:12} causal={causal!s:6}",
+            walls[rival, causal],
+            "=",
+            walls[rival, causal].subs(llama),
+        )
 
 # %% [markdown]
 # The textbook's rules of thumb are special cases: as many key/value heads as query heads, heads
@@ -42,7 +47,8 @@ print("against the rest of the layer: T =", rest)
 print("against the projections:       T =", projections)
 
 # %% [markdown]
-# In seconds, on two chips: one layer's scores and MLP for a million tokens at the context of the model.
+# In seconds, on two chips: one layer's scores and MLP for a million tokens at the context of the
+# model.
 
 # %%
 for name in ("tpu-v5p", "h100"):
@@ -57,9 +63,10 @@ for name in ("tpu-v5p", "h100"):
 # %%
 assert rest == 8 * D
 assert projections == 2 * D
-assert walls["projections", False] == D * (1 + K / N) or (
-    walls["projections", False] - D * (1 + K / N)
-).cancel() == 0
+assert (
+    walls["projections", False] == D * (1 + K / N)
+    or (walls["projections", False] - D * (1 + K / N)).cancel() == 0
+)
 assert walls["mlp", True] == 2 * walls["mlp", False]
 assert walls["mlp", False].subs(llama) == 43008
 assert walls["layer", False].subs(llama) == 52224

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # How to split chips between FSDP and tensor parallelism
 #
-# More chips on the data axis X make the activations that Y moves smaller; more on Y make the weights
-# that X moves smaller. With n chips in all, which split communicates least, and how small can the
-# batch become before even the best split is not enough?
+# More chips on the data axis X make the activations that Y moves smaller; more on Y make the
+# weights that X moves smaller. With n chips in all, which split communicates least, and how small
+# can the batch become before even the best split is not enough?
 
 # %%
 from symscale import *
@@ -13,8 +13,8 @@ forward = layer.shard(strategy("fsdp+tp")).forward
 print("communication, axes one after another:", forward.time.comms)
 
 # %% [markdown]
-# The sum of two monomials under X·Y = n is a geometric program with as many terms as it has equations
-# to fix them, so the optimum has a closed form and a proof.
+# The sum of two monomials under X·Y = n is a geometric program with as many terms as it has
+# equations to fix them, so the optimum has a closed form and a proof.
 
 # %%
 best = minimise(forward.time.comms, over=(X, Y), subject_to=Eq(X * Y, n))
@@ -32,8 +32,8 @@ print()
 print(wall.derivation)
 
 # %% [markdown]
-# If the links of both axes work at once, only the slower counts. The split is the same and the wall
-# four times lower: a choice of assumption, not of mathematics.
+# If the links of both axes work at once, only the slower counts. The split is the same and the
+# wall four times lower: a choice of assumption, not of mathematics.
 
 # %%
 overlapped = minimise(forward.time.comms_overlapped, over=(X, Y), subject_to=Eq(X * Y, n))
@@ -42,8 +42,8 @@ print(overlapped)
 print(lower_wall)
 
 # %% [markdown]
-# LLaMA 3 70B, 4 Mi tokens: a pod of v5p with two of its three torus axes under X, and one of v5e with
-# one each.
+# LLaMA 3 70B, 4 Mi tokens: a pod of v5p with two of its three torus axes under X, and one of v5e
+# with one each.
 
 # %%
 llama = model("llama-3-70b")

@@ -24,15 +24,16 @@ print()
 print(wall.derivation)
 
 # %% [markdown]
-# With a model much wider than the ridge C/W_hbm, the exact wall is one term times a factor near one.
+# With a model much wider than the ridge C/W_hbm, the exact wall is one term times a factor near
+# one.
 
 # %%
 order = leading(wall.threshold, small=[C / (D * W_hbm), C / (F * W_hbm)])
 print("to leading order:", order.term, "   exact factor:", order.factor)
 
 # %% [markdown]
-# Two chips, and what int8 does: halved bytes alone halve the wall; if arithmetic doubles its rate as
-# well, the two cancel.
+# Two chips, and what int8 does: halved bytes alone halve the wall; if arithmetic doubles its rate
+# as well, the two cancel.
 
 # %%
 v5e, h100 = chip("tpu-v5e", edition="book-2025"), chip("h100")

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # What each parallelism strategy communicates
 #
-# A strategy is nothing but a sharding. Write a layer of two matmuls once, unsharded; assign mesh axes
-# to dims; and the collectives follow: the partitioner inserts them, and the backward pass is every
-# product transposed and partitioned again.
+# A strategy is nothing but a sharding. Write a layer of two matmuls once, unsharded; assign mesh
+# axes to dims; and the collectives follow: the partitioner inserts them, and the backward pass is
+# every product transposed and partitioned again.
 
 # %%
 from symscale import *
@@ -42,7 +42,10 @@ print("gathered again:", dict(again.backward.volume()))
 numbers = {B: 2**21, D: 8192, F: 28672, X: 64, Y: 4, M_X: 2, M_Y: 1}
 for name in ("tpu-v5p", "tpu-v4p"):
     rates = chip(name)
-    spent = {str(axis): float(t.subs(numbers).subs(rates)) for axis, t in mixed.forward.time.by_axis.items()}
+    spent = {
+        str(axis): float(t.subs(numbers).subs(rates))
+        for axis, t in mixed.forward.time.by_axis.items()
+    }
     print(f"{rates.title:10}", {axis: f"{1e3 * t:.2f} ms" for axis, t in spent.items()})
 
 # %% [markdown]

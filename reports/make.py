@@ -1,6 +1,7 @@
 """Render every report definition of this folder: ``python reports/make.py [NAME...]``.
 
-A definition is ``NAME/definition.json``: a model (a zoo name, or a config.json beside it), a chip, the
+A definition is ``NAME/definition.json``: a model (a zoo name, or a config.json beside it), a
+chip, the
 number of chips, the batch, and perhaps a strategy and a mesh. The pages are written beside it.
 """
 
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from symscale.algebra.counts import count
 from symscale.report.command import write_report
+
 
 def render(folder: Path) -> None:
     """Write the report that a folder defines."""

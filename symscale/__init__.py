@@ -1,7 +1,7 @@
 """symscale: a symbolic cost algebra for scaling language models.
 
-Names are loaded when first used, so that ``import symscale`` (and ``symscale --help``) is quick; type
-checkers and editors read them from ``__init__.pyi``.
+Names are loaded when first used, so that ``import symscale`` (and ``symscale --help``) is quick;
+type checkers and editors read them from ``__init__.pyi``.
 """
 
 from __future__ import annotations

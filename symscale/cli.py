@@ -91,9 +91,7 @@ def _parser() -> argparse.ArgumentParser:
 def _command(
     commands: Any, name: str, run: Callable[[argparse.Namespace], None], help_text: str
 ) -> argparse.ArgumentParser:
-    made: argparse.ArgumentParser = commands.add_parser(
-        name, help=help_text, description=help_text
-    )
+    made: argparse.ArgumentParser = commands.add_parser(name, help=help_text, description=help_text)
     made.add_argument("--json", action="store_true", help="print one JSON object")
     made.set_defaults(run=run)
     return made
@@ -111,7 +109,9 @@ def _add_report(commands: Any) -> None:
     made.add_argument("--batch", type=_count, required=True, metavar="TOKENS", help="e.g. 4Mi")
     made.add_argument("--strategy", default="fsdp+tp", help="e.g. fsdp+tp (the default)")
     made.add_argument("--mesh", type=_mesh, metavar="X=..,Y=..", help="the best one unless given")
-    made.add_argument("--seq", type=_count, metavar="T", help="sequence length; the model's context")
+    made.add_argument(
+        "--seq", type=_count, metavar="T", help="sequence length; the model's context"
+    )
     made.add_argument("-o", "--output", required=True, metavar="DIR", help="folder to write to")
     made.add_argument("--format", type=_formats, default=FORMATS, metavar="tex,html,pdf")
 

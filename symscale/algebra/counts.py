@@ -1,4 +1,7 @@
-"""Counts as people type them: ``4M``, ``4Mi``, ``4e6``, ``2**22``. Free of SymPy, for the command line."""
+"""Counts as people type them: ``4M``, ``4Mi``, ``4e6``, ``2**22``.
+
+Free of SymPy, for the command line.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ def _plain(stripped: str, text: str) -> Fraction:
     if suffix not in _FACTORS:
         raise ValueError(f"{text!r}: unknown suffix {suffix!r}; use k, M, G, T or Ki, Mi, Gi, Ti")
     number = Fraction(digits.replace("_", "").replace(",", ""))
-    return number * 10 ** int(exponent or 0) * _FACTORS[suffix]
+    return number * Fraction(10 ** int(exponent or 0) * _FACTORS[suffix])
 
 
 def mesh(text: str) -> dict[str, int]:

@@ -15,9 +15,7 @@ from sympy import Add, Expr, Rational
 from symscale.algebra.maximum import Maximum
 from symscale.algebra.symbols import W_ici, axis, links
 
-CollectiveKind = Literal[
-    "AllGather", "ReduceScatter", "AllReduce", "AllToAll", "CollectivePermute"
-]
+CollectiveKind = Literal["AllGather", "ReduceScatter", "AllReduce", "AllToAll", "CollectivePermute"]
 
 
 class Network(Protocol):

@@ -23,7 +23,8 @@ Kind = Literal["dim", "axis", "links", "count", "rate", "time"]
 class SymbolInfo:
     """What a symbol stands for.
 
-    ``kind`` is ``dim`` (a size of a model or a batch), ``axis`` (the size of a mesh axis), ``links``
+    ``kind`` is ``dim`` (a size of a model or a batch), ``axis`` (the size of a mesh axis),
+    ``links``
     (physical axes under a mesh axis), ``count``, ``rate`` (FLOP/s or bytes/s) or ``time``.
     """
 
@@ -69,8 +70,12 @@ M_Y = _add("M_Y", "M_Y", "physical axes that mesh axis Y is laid over", "1", "li
 M_Z = _add("M_Z", "M_Z", "physical axes that mesh axis Z is laid over", "1", "links")
 C = _add("C", "C", "matrix rate of one chip in bf16, dense", "FLOP/s", "rate")
 C_f32 = _add("C_f32", r"C_{\mathrm{f32}}", "matrix rate of one chip in f32", "FLOP/s", "rate")
-C_fp8 = _add("C_fp8", r"C_{\mathrm{fp8}}", "matrix rate of one chip in fp8, dense", "FLOP/s", "rate")
-C_fp4 = _add("C_fp4", r"C_{\mathrm{fp4}}", "matrix rate of one chip in fp4, dense", "FLOP/s", "rate")
+C_fp8 = _add(
+    "C_fp8", r"C_{\mathrm{fp8}}", "matrix rate of one chip in fp8, dense", "FLOP/s", "rate"
+)
+C_fp4 = _add(
+    "C_fp4", r"C_{\mathrm{fp4}}", "matrix rate of one chip in fp4, dense", "FLOP/s", "rate"
+)
 C_int8 = _add(
     "C_int8", r"C_{\mathrm{int8}}", "matrix rate of one chip in int8, dense", "FLOP/s", "rate"
 )
@@ -82,7 +87,11 @@ W_vmem = _add(
     "W_vmem", r"W_{\mathrm{vmem}}", "bandwidth of one chip's on-chip memory", "byte/s", "rate"
 )
 W_ici = _add(
-    "W_ici", r"W_{\mathrm{ici}}", "ICI bandwidth of one torus axis, both directions", "byte/s", "rate"
+    "W_ici",
+    r"W_{\mathrm{ici}}",
+    "ICI bandwidth of one torus axis, both directions",
+    "byte/s",
+    "rate",
 )
 W_nvlink = _add(
     "W_nvlink", r"W_{\mathrm{nvlink}}", "egress of one GPU into its node's switch", "byte/s", "rate"
@@ -90,7 +99,9 @@ W_nvlink = _add(
 W_dcn = _add(
     "W_dcn", r"W_{\mathrm{dcn}}", "data-centre network bandwidth of one chip", "byte/s", "rate"
 )
-W_pcie = _add("W_pcie", r"W_{\mathrm{pcie}}", "PCIe bandwidth of one chip, one way", "byte/s", "rate")
+W_pcie = _add(
+    "W_pcie", r"W_{\mathrm{pcie}}", "PCIe bandwidth of one chip, one way", "byte/s", "rate"
+)
 t_hop = _add("t_hop", r"t_{\mathrm{hop}}", "latency of one hop", "s", "time")
 
 #: Names that stand for one thing only; any other may name a dim here and a mesh axis there.

@@ -163,7 +163,8 @@ class Time:
 
     def __repr__(self) -> str:
         rows = [
-            f"  {_label(term):<10} {'waits' if term.is_comm and term.critical else '':<6}{term.value}"
+            f"  {_label(term):<10} "
+            f"{'waits' if term.is_comm and term.critical else '':<6}{term.value}"
             for stage in self.merged().stages
             for term in stage.terms
         ]

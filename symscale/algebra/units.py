@@ -99,9 +99,7 @@ class Quantity:
     __rmul__ = __mul__
 
     def __truediv__(self, rate: Quantity) -> Quantity:
-        return replace(
-            self, expr=self.expr / rate.expr, dimension=self.dimension / rate.dimension
-        )
+        return replace(self, expr=self.expr / rate.expr, dimension=self.dimension / rate.dimension)
 
     def __str__(self) -> str:
         return f"{self.expr} {self.dimension}, {self.scope.value}, {self.span.value}"

@@ -1,4 +1,4 @@
-"""Reading a Hugging Face ``config.json`` into the few sizes that costs depend on.
+"""Reading a Hugging Face ``config.json`` into what costs depend on.
 
 The file is plain JSON from a stranger: it is size-limited, its types are checked, nothing in it is
 ever run. No SymPy here, so that a bad file is refused before anything heavy is imported.
@@ -8,50 +8,49 @@ from __future__ import annotations
 
 import html
 import os
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from symscale.algebra.errors import ModelError, near
+from symscale.models.blocks import Attention, Body, Experts, Latent, Mlp, NormKind
+from symscale.models.families.dense import NAMES
+from symscale.models.families.registry import SAME, TEXT_OF, known_model_types, readers
+from symscale.models.families.towers import tower
 from symscale.models.jsonfile import kind, load_object, one_line, plain_copy, show
+from symscale.models.keys import Keys
+
+__all__ = ["Dtype", "ModelConfig", "known_model_types", "read_config"]
 
 Dtype = Literal["bf16", "f16", "f32"]
 
-# Beyond this an integer is no longer exact as a float64, which numeric evaluation uses.
-_MAX_SIZE = 2**53
-
-_SIZES = {
-    "layers": "num_hidden_layers",
-    "width": "hidden_size",
-    "ff": "intermediate_size",
-    "heads": "num_attention_heads",
-    "vocab": "vocab_size",
-}
-# What the class of each model_type takes when a key is absent; an explicit null means "as heads".
-_KV_HEADS_WHEN_ABSENT: Mapping[str, int | None] = MappingProxyType({"llama": None, "mistral": 8})
-_WINDOW_WHEN_ABSENT: Mapping[str, int | None] = MappingProxyType({"llama": None, "mistral": 4096})
-_ACTIVATIONS = ("silu", "swish", "swiglu", "gelu", "gelu_new", "gelu_pytorch_tanh", "relu")
 _DTYPES: Mapping[str, Dtype] = MappingProxyType(
     {"bfloat16": "bf16", "float16": "f16", "half": "f16", "float32": "f32", "float": "f32"}
 )
 _DTYPE_WHEN_ABSENT: Dtype = "bf16"
-_SWITCHES_NOT_COUNTED = ("attention_bias", "mlp_bias")
-_EXPERTS_NOT_COUNTED = ("num_local_experts", "num_experts", "n_routed_experts")
+#: Where a multimodal configuration keeps its text model.
+_TEXT_PARTS = ("text_config", "language_config", "llm_config")
+#: Keys that would change a count, refused where the family's reader does not ask for them.
+_EXPERT_KEYS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
+_OFF = (None, 0, 1, False)
 
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The sizes of a decoder that its costs depend on, and where they come from.
+    """What a model is made of, and where that comes from.
+
+    The first sizes are those of the most common layer; ``body`` has every layer.
 
     Attributes:
         name: what to call the model.
         source: where the numbers come from: a URL, a path, or "given mapping".
         model_type: the Hugging Face family that says how the keys are read.
-        layers: number of decoder layers.
+        layers: number of (decoder) layers.
         width: the model's width (``hidden_size``).
-        ff: the MLP's inner width (``intermediate_size``).
+        ff: the MLP's inner width, or an expert's where there is no dense MLP.
         heads: query heads.
         kv_heads: key/value heads; divides ``heads``.
         head_dim: width of one head; ``heads * head_dim`` need not be ``width``.
@@ -59,8 +58,9 @@ class ModelConfig:
         context: longest sequence in tokens (``max_position_embeddings``), or None if not given.
         tied: whether the output head is the input embedding.
         gated: whether the MLP has a gate beside its up projection (SwiGLU type).
-        norm: the kind of norm.
+        norm: the kind of the last norm.
         dtype: storage type of the unquantised weights.
+        body: layers, ends, and what stands beside them.
         defaulted: keys that were absent and took the class default (``torch_dtype``: bf16 assumed).
         raw: the mapping that was read, the text part of a multimodal one included as it stood.
     """
@@ -78,17 +78,24 @@ class ModelConfig:
     context: int | None
     tied: bool
     gated: bool
-    norm: Literal["rmsnorm"]
+    norm: NormKind
     dtype: Dtype
+    body: Body = field(repr=False)
     defaulted: tuple[str, ...] = ()
     raw: Mapping[str, Any] = field(
         default_factory=lambda: MappingProxyType({}), repr=False, compare=False
     )
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the formulas cover and what they leave out."""
+        return self.body.notes
+
     def to_dict(self) -> dict[str, Any]:
-        """All attributes but ``raw``, JSON-able."""
-        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "raw"}
-        return values | {"defaulted": list(self.defaulted)}
+        """All attributes but ``raw`` and ``body``, JSON-able."""
+        hidden = ("raw", "body")
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in hidden}
+        return values | {"defaulted": list(self.defaulted), "notes": list(self.notes)}
 
     def _repr_html_(self) -> str:
         rows = "".join(
@@ -104,23 +111,15 @@ def _cell(value: object) -> str:
     return ", ".join(value) if isinstance(value, list) else str(value)
 
 
-def known_model_types() -> tuple[str, ...]:
-    """The values of ``model_type`` that :func:`read_config` counts.
-
-    >>> known_model_types()
-    ('llama', 'mistral')
-    """
-    return tuple(_KV_HEADS_WHEN_ABSENT)
-
-
 def read_config(
     source: str | os.PathLike[str] | Mapping[str, Any], name: str | None = None
 ) -> ModelConfig:
-    """Read a llama-type Hugging Face configuration.
+    """Read a Hugging Face configuration of a known family.
 
-    A nested ``text_config`` wins over the top level, whose sizes may be a vision tower's.
-    Rules for absent keys: those of ``LlamaConfig`` and ``MistralConfig`` of
-    https://github.com/huggingface/transformers; sizes themselves are never defaulted.
+    A nested ``text_config`` wins over the top level, whose sizes may be a vision tower's. Keys that
+    are absent take the default of the family's class where it is known, and are reported
+    (``defaulted``); the main sizes never do, but in the text part of a multimodal configuration,
+    which lists only what differs from its class.
 
     Args:
         source: path of a ``config.json`` or of a directory that holds one, or the mapping itself.
@@ -135,7 +134,7 @@ def read_config(
     >>> config.head_dim, config.kv_heads, config.dtype
     (16, 2, 'bf16')
     >>> config.defaulted
-    ('head_dim', 'hidden_act', 'tie_word_embeddings', 'torch_dtype')
+    ('max_position_embeddings', 'head_dim', 'hidden_act', 'tie_word_embeddings', 'torch_dtype')
     """
     try:
         if isinstance(source, Mapping):
@@ -151,7 +150,7 @@ def read_config(
             )
     except RecursionError:
         raise ModelError("config is nested too deeply to be a model's config.json") from None
-    return _Reader(where, config).read(name, origin)
+    return _read(where, config, name, origin)
 
 
 def _config_path(source: str | os.PathLike[str]) -> Path:
@@ -172,182 +171,99 @@ def _name_of(path: Path) -> str:
     return named or "config"
 
 
-class _Reader:
-    """Checks one configuration key by key and remembers which keys took a default."""
+def _read(where: str, config: dict[str, Any], name: str | None, origin: str) -> ModelConfig:
+    text = _text_part(where, config)
+    model_type, family = _family(where, config, text)
+    wrapped = text is not config and isinstance(config.get("model_type"), str)
+    keys = Keys(where, text, config, family, sizes_default=wrapped)
+    body = readers()[family](keys)
+    _refuse_unread(keys, body)
+    body = tower(keys, config, body)
+    mixer = _most_common(body, (Attention, Latent))
+    feed = _most_common(body, (Mlp, Experts))
+    dtype = _dtype(keys)
+    return ModelConfig(
+        name=name or _own_name(keys),
+        source=origin,
+        model_type=model_type,
+        layers=len(body.layers),
+        width=body.width,
+        ff=feed.width,
+        heads=mixer.heads,
+        kv_heads=mixer.kv_heads if isinstance(mixer, Attention) else mixer.heads,
+        head_dim=mixer.head_dim if isinstance(mixer, Attention) else mixer.nope + mixer.rope,
+        vocab=body.ends.vocab,
+        context=body.context,
+        tied=body.ends.tied,
+        gated=feed.gated,
+        norm=body.ends.final_norm,
+        dtype=dtype,
+        body=body,
+        defaulted=tuple(keys.defaulted),
+        raw=MappingProxyType(config),
+    )
 
-    def __init__(self, where: str, config: dict[str, Any]) -> None:
-        nested = config.get("text_config")
-        if nested is not None and not isinstance(nested, Mapping):
-            raise ModelError(f"{where}: text_config is {kind(nested)}; it must be an object")
-        self.where = where
-        self.config = config
-        self.text: Mapping[str, Any] = config if nested is None else nested
-        self.defaulted: list[str] = []
 
-    def read(self, name: str | None, origin: str) -> ModelConfig:
-        model_type = self.model_type()
-        sizes = self.sizes()
-        self.refuse_not_counted(model_type)
-        heads = sizes["heads"]
-        return ModelConfig(
-            name=name or self.own_name(),
-            source=origin,
-            model_type=model_type,
-            **sizes,
-            kv_heads=self.kv_heads(model_type, heads),
-            head_dim=self.head_dim(sizes["width"], heads),
-            context=self.optional_size("max_position_embeddings"),
-            gated=self.gated(),
-            tied=self.flag("tie_word_embeddings"),
-            norm="rmsnorm",
-            dtype=self.dtype(),
-            defaulted=tuple(self.defaulted),
-            raw=MappingProxyType(self.config),
-        )
+def _most_common(body: Body, kinds: tuple[type, ...]) -> Any:
+    found = Counter(part for part in body.find(kinds)).most_common(1)
+    if not found:
+        raise ModelError("the model has no attention or no feed-forward block; it is not counted")
+    return found[0][0]
 
-    def own_name(self) -> str:
-        given = self.either("_name_or_path")
-        last = one_line(given).rstrip("/").rpartition("/")[2] if isinstance(given, str) else ""
-        return last or "custom"
 
-    def either(self, *keys: str) -> Any:
-        """The first of the keys that is not null, the text part before the top level."""
-        levels = (self.text, self.config)
-        return next((level[k] for level in levels for k in keys if level.get(k) is not None), None)
+def _text_part(where: str, config: dict[str, Any]) -> dict[str, Any]:
+    name = next((n for n in _TEXT_PARTS if config.get(n) is not None), None)
+    if name is None:
+        return config
+    nested = config[name]
+    if not isinstance(nested, dict):
+        raise ModelError(f"{where}: {name} is {kind(nested)}; it must be an object")
+    return nested
 
-    def model_type(self) -> str:
-        given = self.either("model_type")
-        known = known_model_types()
-        if given is None:
-            raise ModelError(f"{self.where}: missing model_type; known: {', '.join(known)}")
-        if given not in known:
-            hint = near(given, known) if isinstance(given, str) else ""
-            raise ModelError(
-                f"{self.where}: model_type {show(given)} is not counted yet; "
-                f"known: {', '.join(known)}{hint}"
-            )
-        return cast(str, given)
 
-    def sizes(self) -> dict[str, int]:
-        missing = [key for key in _SIZES.values() if self.text.get(key) is None]
-        if missing:
-            part = "text_config" if self.text is not self.config else "config"
-            raise ModelError(
-                f"{self.where}: missing {', '.join(missing)}; a {part} needs all of "
-                f"{', '.join(_SIZES.values())}"
-            )
-        return {attribute: self.size(key) for attribute, key in _SIZES.items()}
-
-    def size(self, key: str) -> int:
-        value = self.text[key]
-        if type(value) is not int or not 0 < value <= _MAX_SIZE:
-            raise ModelError(
-                f"{self.where}: {key} is {show(value)}; it must be a whole number "
-                f"from 1 to 2**53, not {_fault(value)}"
-            )
-        return value
-
-    def optional_size(self, key: str) -> int | None:
-        return None if self.text.get(key) is None else self.size(key)
-
-    def kv_heads(self, model_type: str, heads: int) -> int:
-        key = "num_key_value_heads"
-        given = self.optional_size(key)
-        if given is None:
-            self.defaulted.append(key)
-            absent = None if key in self.text else _KV_HEADS_WHEN_ABSENT[model_type]
-            given = absent or heads
-        if heads % given:
-            raise ModelError(
-                f"{self.where}: num_attention_heads {heads} is not a multiple of {key} {given}"
-            )
-        return given
-
-    def head_dim(self, width: int, heads: int) -> int:
-        given = self.optional_size("head_dim")
-        if given is not None:
-            return given
-        self.defaulted.append("head_dim")
-        if width % heads:
-            raise ModelError(
-                f"{self.where}: hidden_size {width} is not a multiple of num_attention_heads "
-                f"{heads}; give head_dim"
-            )
-        return width // heads
-
-    def flag(self, key: str) -> bool:
-        value = self.either(key)
-        if value is None:
-            self.defaulted.append(key)
-            return False
-        if not isinstance(value, bool):
-            raise ModelError(f"{self.where}: {key} is {show(value)}; it must be true or false")
-        return value
-
-    def gated(self) -> bool:
-        """True: the MLP class of these families has a gate whatever its activation."""
-        given = self.text.get("hidden_act")
-        if given is None:
-            self.defaulted.append("hidden_act")
-        elif given not in _ACTIVATIONS:
-            hint = near(given, _ACTIVATIONS) if isinstance(given, str) else ""
-            raise ModelError(
-                f"{self.where}: hidden_act {show(given)} is unknown; "
-                f"known: {', '.join(_ACTIVATIONS)}{hint}"
-            )
-        return True
-
-    def dtype(self) -> Dtype:
-        given = self.either("dtype", "torch_dtype")
-        if given is None or given == "auto":
-            self.defaulted.append("torch_dtype")
-            return _DTYPE_WHEN_ABSENT
-        known = _DTYPES.get(given.removeprefix("torch.")) if isinstance(given, str) else None
-        if known is None:
-            raise ModelError(
-                f"{self.where}: torch_dtype {show(given)} is unknown; "
-                "known: bfloat16, float16, float32"
-            )
-        return known
-
-    def refuse_not_counted(self, model_type: str) -> None:
-        """Refuse what would change a count that the formulas do not have yet."""
-        for key in _SWITCHES_NOT_COUNTED:
-            if self.text.get(key) not in (None, False):
-                self.not_counted(key, "false")
-        for key in _EXPERTS_NOT_COUNTED:
-            if self.text.get(key) not in (None, 0, 1):
-                self.not_counted(key, "absent (a dense model)")
-        kinds = self.text.get("layer_types")
-        if kinds is not None and (
-            not isinstance(kinds, list) or any(entry != "full_attention" for entry in kinds)
-        ):
-            self.not_counted("layer_types", "all full_attention")
-        self.refuse_window(model_type)
-
-    def refuse_window(self, model_type: str) -> None:
-        """A window narrower than the context changes attention's FLOPs and the KV cache."""
-        key = "sliding_window"
-        if key not in self.text and _WINDOW_WHEN_ABSENT[model_type] is not None:
-            raise ModelError(
-                f"{self.where}: {key} is absent, for {model_type} a window of "
-                f"{_WINDOW_WHEN_ABSENT[model_type]}, not counted yet; set it to null if "
-                "attention is full"
-            )
-        window = self.optional_size(key)
-        context = self.optional_size("max_position_embeddings")
-        if window is not None and (context is None or window < context):
-            self.not_counted(key, "null (full attention)")
-
-    def not_counted(self, key: str, expected: str) -> None:
+def _family(where: str, config: dict[str, Any], text: dict[str, Any]) -> tuple[str, str]:
+    """The model_type that decides, and the family it is read as."""
+    outer, own = config.get("model_type"), text.get("model_type")
+    known = known_model_types()
+    given = own or (TEXT_OF.get(outer, outer) if isinstance(outer, str) else outer)
+    if given in (None, ""):
+        raise ModelError(f"{where}: missing model_type; known: {', '.join(known)}")
+    family = given
+    for names in (TEXT_OF, SAME, SAME):
+        family = names.get(family, family) if isinstance(family, str) else family
+    if not isinstance(family, str) or family not in readers():
+        hint = near(given, known) if isinstance(given, str) else ""
+        missing = [names[0] for names in NAMES.values() if not any(text.get(n) for n in names)]
+        lacks = f"; of the usual sizes it lacks {', '.join(missing)}" if missing else ""
         raise ModelError(
-            f"{self.where}: {key} {show(self.text[key])} is not counted yet; it must be {expected}"
+            f"{where}: model_type {show(given)} is not known; "
+            f"known: {', '.join(known)}{hint}{lacks}"
         )
+    return str(given), family
 
 
-def _fault(value: object) -> str:
-    if type(value) is not int:
-        return kind(value)
-    if value > _MAX_SIZE:
-        return "larger"
-    return "zero" if value == 0 else "negative"
+def _own_name(keys: Keys) -> str:
+    given = keys.either("_name_or_path")
+    last = one_line(given).rstrip("/").rpartition("/")[2] if isinstance(given, str) else ""
+    return last or "custom"
+
+
+def _dtype(keys: Keys) -> Dtype:
+    given = keys.either("dtype", "torch_dtype")
+    if given is None or given == "auto":
+        keys.defaulted.append("torch_dtype")
+        return _DTYPE_WHEN_ABSENT
+    known = _DTYPES.get(given.removeprefix("torch.")) if isinstance(given, str) else None
+    if known is None:
+        keys.fail(f"torch_dtype {show(given)} is unknown; known: bfloat16, float16, float32")
+    return known
+
+
+def _refuse_unread(keys: Keys, body: Body) -> None:
+    """Refuse keys that would change a count but that the family's class does not read."""
+    for key in _EXPERT_KEYS:
+        if keys.own.get(key) not in _OFF and not body.find(Experts):
+            keys.fail(
+                f"{key} {show(keys.own[key])}: a {keys.model_type} has no experts; "
+                f"it must be absent, or the model_type another"
+            )

@@ -1,4 +1,4 @@
-"""The dense decoder as programs: one layer, and the embedding and head around the layers.
+"""A model as programs: one for each kind of layer, and one for the embedding and head around them.
 
 Dims: B tokens (b sequences of T), D width, F feed-forward width, N query heads, K key/value heads, G
 query heads a key/value head, H head width, V vocabulary. In self-attention the keys are as many as
@@ -7,88 +7,224 @@ the queries.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from symscale.algebra.symbols import B, K, N, T
+from sympy import Expr, Rational, S, Symbol
+
+from symscale.algebra.errors import ModelError
+from symscale.algebra.symbols import G, K, L, N, symbol
+from symscale.models.blocks import Body, Ends, Layer
 from symscale.models.config import ModelConfig
+from symscale.models.kinds import names_of, reach_of
+from symscale.models.layers import SIZES, ends_lines, layer_lines, mtp_lines, with_capacity
+from symscale.models.lines.common import Lines, renamed
 from symscale.programs.program import Program, program
 
-#: How dims that are not symbols of their own follow from those that are.
-SIZES = MappingProxyType({"b": B / T, "G": N / K, "S": T})
+__all__ = ["COMPONENTS", "SIZES", "Decoder", "LayerKind", "Reach", "decoder", "two_matmul_layer"]
 
-#: The component that each weight belongs to, in the order of a parameter table.
-COMPONENTS = MappingProxyType(
+#: The component that each weight belongs to, in the order of a parameter table. A weight that none
+#: names is a norm's.
+COMPONENTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "embedding": ("Emb",),
-        "attention": ("Wq", "Wk", "Wv", "Wo"),
-        "mlp": ("Wgate", "Win", "Wout"),
-        "norms": ("g1", "g2", "gf"),
-        "head": ("Head",),
+        "embedding": ("Emb", "Widen", "Narrow", "Types"),
+        "positions": ("Pos", "Bias"),
+        "attention": (
+            *("Wq", "Wk", "Wv", "Wo", "bq", "bk", "bv", "bo", "Wg", "Sink"),
+            *("Wdq", "Wqn", "Wqr", "Wdkv", "Wkr", "Wuk", "Wuv", "bdq", "bdkv", "bkr"),
+            *("Wiq", "Wik", "Wiw"),
+            *("Wlq", "Wlk", "Wlv", "Wlz", "Wlb", "Wla", "Wlo", "sdt", "sA", "sD"),
+            *("Convq", "Convk", "Convv", "bconvq", "bconvk", "bconvv"),
+            *("Wsz", "Wsv", "Wsk", "Wsq", "Wst", "Wsr", "Wso", "Wsi"),
+            *("bsz", "bsv", "bsk", "bsq", "bst", "bso", "bsi", "bsr"),
+        ),
+        "cross attention": ("Wqx", "Wkx", "Wvx", "Wox", "bqx", "bkx", "bvx", "box"),
+        "mlp": ("Wgate", "Win", "Wout", "bgate", "bin", "bout"),
+        "router": ("Wr", "br", "bc"),
+        "experts": ("Egate", "Ein", "Eout", "bEgate", "bEin", "bEout"),
+        "shared experts": ("Sgate", "Sin", "Sout", "Wsg", "Wlat", "Wwide"),
+        "norms": (),
+        "head": ("Head", "bhead", "Wtrans", "btrans", "Wpool", "bpool"),
     }
-)
-
-_ATTENTION = (
-    "rmsnorm(In[B, D], g1[D]; D) -> Xa[B, D]",
-    "Xa[B, D] * Wq[D, N, H] -> Q[B, N, H]",
-    "Xa[B, D] * Wk[D, K, H] -> Keys[B, K, H]",
-    "Xa[B, D] * Wv[D, K, H] -> Vals[B, K, H]",
-    "rope(Q[B, N, H]) -> Qr[B, N, H]",
-    "rope(Keys[B, K, H]) -> Kr[B, K, H]",
-    "Qr[B, N, H] -> Qs[b, T, K, G, H]",
-    "Kr[B, K, H] -> Ks[b, S, K, H]",
-    "Vals[B, K, H] -> Vs[b, S, K, H]",
-    "Qs[b, T, K, G, H] * Ks[b, S, K, H] -> Scores[b, K, G, T, S]",
-    "softmax(Scores[b, K, G, T, S]; S) -> Probs[b, K, G, T, S]",
-    "Probs[b, K, G, T, S] * Vs[b, S, K, H] -> Os[b, T, K, G, H]",
-    "Os[b, T, K, G, H] -> O[B, N, H]",
-    "O[B, N, H] * Wo[N, H, D] -> Att[B, D]",
-    "In[B, D] + Att[B, D] -> Mid[B, D]",
-    "rmsnorm(Mid[B, D], g2[D]; D) -> Xm[B, D]",
-)
-_GATED = (
-    "Xm[B, D] * Wgate[D, F] -> Gate[B, F]",
-    "Xm[B, D] * Win[D, F] -> Up[B, F]",
-    "swiglu(Gate[B, F], Up[B, F]) -> Act[B, F]",
-)
-_PLAIN = (
-    "Xm[B, D] * Win[D, F] -> Up[B, F]",
-    "gelu(Up[B, F]) -> Act[B, F]",
-)
-_DOWN = (
-    "Act[B, F] * Wout[F, D] -> Mlp[B, D]",
-    "Mid[B, D] + Mlp[B, D] -> Out[B, D]",
 )
 
 
 @dataclass(frozen=True)
+class Reach:
+    """How many keys a token's query meets: a causal mask, a window, a chunk, or all."""
+
+    causal: bool = True
+    window: int | None = None
+    chunk: int | None = None
+
+
+@dataclass(frozen=True)
+class LayerKind:
+    """Layers that are alike.
+
+    Attributes:
+        name: what sets them apart from the model's other layers.
+        program: one of them.
+        count: the symbol of their number.
+        number: their number.
+        reach: how far their attention sees.
+        cached: arrays kept for every token that was read (the KV cache).
+        state: arrays of which a sequence keeps one entry instead.
+        tails: arrays of which a sequence keeps the last J - 1 entries (before a convolution).
+        whole: products that meet every key though ``reach`` is short (the indexer of sparse
+            attention).
+        layer: the description that the program was made from.
+    """
+
+    name: str
+    program: Program
+    count: Symbol
+    number: int
+    reach: Reach
+    cached: tuple[str, ...]
+    state: tuple[str, ...]
+    tails: tuple[str, ...]
+    whole: frozenset[str]
+    layer: Layer
+
+
+@dataclass(frozen=True)
 class Decoder:
-    """A decoder's two programs: ``layer``, repeated L times, and ``ends`` (embedding and head)."""
+    """A model's programs.
 
-    layer: Program
+    ``kinds`` are its kinds of layer, ``ends`` the embedding and head. An encoder has its own
+    (``encoder``, ``encoder_ends``); ``mtp`` are multi-token-prediction modules, ``tower`` an image
+    tower's layers. ``sizes`` has the number of every symbol.
+    """
+
+    kinds: tuple[LayerKind, ...]
     ends: Program
+    sizes: Mapping[Symbol, int]
+    encoder: tuple[LayerKind, ...] = ()
+    encoder_ends: Program | None = None
+    mtp: tuple[LayerKind, ...] = ()
+
+    @property
+    def layer(self) -> Program:
+        """The one program of all layers.
+
+        Raises:
+            ModelError: where layers are of several kinds; ``kinds`` has them all.
+        """
+        if len({kind.program for kind in self.kinds}) > 1 or self.encoder:
+            listed = ", ".join(f"{kind.number} {kind.name}" for kind in (*self.encoder, *self.kinds))
+            raise ModelError(f"the model has layers of several kinds ({listed}); use .kinds")
+        return self.kinds[0].program
 
 
-def decoder(config: ModelConfig) -> Decoder:
-    """The programs of a dense decoder with grouped-query attention.
+def decoder(config: ModelConfig, capacity: Rational | int = 1, absorbed: bool = False) -> Decoder:
+    """The programs of a model.
 
     Scores and probabilities stay on chip, as in a fused attention kernel.
+
+    Args:
+        config: what the model is made of.
+        capacity: experts work on buffers this many times their even share of tokens.
+        absorbed: latent attention as it decodes (see :func:`lines.attention.latent`).
 
     >>> from symscale.models.zoo import find_config
     >>> decoder(find_config("llama-3-70b")).layer.weights
     ('g1', 'Wq', 'Wk', 'Wv', 'Wo', 'g2', 'Wgate', 'Win', 'Wout')
     """
-    mlp = _GATED if config.gated else _PLAIN
-    layer = program(*_ATTENTION, *mlp, *_DOWN, fused=("Scores", "Probs"), sizes=SIZES)
-    table = "Emb" if config.tied else "Head"
-    ends = program(
-        "lookup(Ids[B], Emb[V, D]) -> First[B, D]",
-        "rmsnorm(Last[B, D], gf[D]; D) -> Xf[B, D]",
-        f"Xf[B, D] * {table}[V, D] -> Logits[B, V]",
-        inputs=("Ids", "Last"),
-        sizes=SIZES,
-    )
-    return Decoder(layer, ends)
+    return _Builder(config.body, with_capacity(Rational(capacity)), absorbed).build()
+
+
+class _Builder:
+    """Collects the number of every dim while it makes programs."""
+
+    def __init__(self, body: Body, sizes: Mapping[str, Expr], absorbed: bool) -> None:
+        self.body = body
+        self.formulas = dict(sizes)
+        self.absorbed = absorbed
+        self.numbers: dict[str, int] = {"D": body.width}
+
+    def build(self) -> Decoder:
+        body = self.body
+        kinds = self.kinds(body.layers, "L")
+        encoder = self.kinds(body.encoder, "L_enc") if body.encoder else ()
+        below = None
+        if body.encoder_ends is not None:
+            below = self.program(ends_lines(body.encoder_ends, body.width), body.encoder_ends)
+        ends = self.program(ends_lines(body.ends, body.width), body.ends)
+        mtp = self.mtp()
+        sizes = {symbol(name): size for name, size in self.numbers.items()}
+        counts = {L: len(body.layers)} if body.layers else {}
+        for kind in (*kinds, *encoder, *mtp):
+            counts[kind.count] = kind.number
+        if encoder:
+            counts[symbol("L_enc")] = len(body.encoder)
+        if K in sizes:
+            sizes[G] = sizes[N] // sizes[K]
+        ordered = {**counts, **sizes}
+        return Decoder(kinds, ends, MappingProxyType(ordered), encoder, below, mtp)
+
+    def kinds(self, layers: tuple[Layer, ...], prefix: str) -> tuple[LayerKind, ...]:
+        """The kinds of layer in order of first appearance."""
+        counted = Counter(layers)
+        named = names_of(tuple(counted))
+        out = []
+        for layer, name in zip(counted, named, strict=True):
+            count = symbol(f"{prefix}_{name}") if len(counted) > 1 else symbol(prefix)
+            out.append(self.kind(layer, name or "layer", count, counted[layer]))
+        return tuple(out)
+
+    def kind(self, layer: Layer, name: str, count: Symbol, number: int) -> LayerKind:
+        lines = self.fitted(layer_lines(layer, self.absorbed))
+        return LayerKind(
+            name,
+            self.program(lines),
+            count,
+            number,
+            Reach(*reach_of(layer)),
+            lines.cached,
+            lines.state,
+            lines.tails,
+            frozenset(lines.whole),
+            layer,
+        )
+
+    def fitted(self, lines: Lines) -> Lines:
+        """The lines, with a new name for a dim that has another size elsewhere in the model."""
+        names = {}
+        for dim, size in lines.sizes.items():
+            name, number = dim, 2
+            while self.numbers.setdefault(name, size) != size:
+                name, number = f"{dim}_{number}", number + 1
+            if name != dim:
+                names[dim] = name
+        if not names:
+            return lines
+        for dim, over in (("G", ("N", "K")), ("G_s", ("N_s", "K_s"))):
+            if any(part in names for part in over) and all(part in lines.sizes for part in over):
+                top, below = (symbol(names.get(part, part)) for part in over)
+                names[dim] = f"{dim}_{names.get(over[0], over[0])}_{names.get(over[1], over[1])}".lower()
+                self.formulas[names[dim]] = top / below
+        return renamed(lines, names)
+
+    def program(self, lines: Lines, ends: Ends | None = None) -> Program:
+        if ends is not None:
+            lines = self.fitted(lines)
+        text = " ".join(lines.text)
+        wanted = ("In", *lines.inputs)
+        inputs = tuple(name for name in wanted if f"{name}[" in text)
+        return program(*lines.text, inputs=inputs, fused=lines.fused, sizes=self.formulas)
+
+    def mtp(self) -> tuple[LayerKind, ...]:
+        """The modules' own part, and their layer: each as often as there are modules."""
+        found = self.body.mtp
+        if found is None:
+            return ()
+        count = symbol("L_mtp")
+        layer = self.kind(found.layer, "mtp layer", count, found.modules)
+        join = program(*mtp_lines(found.norm).text, inputs=mtp_lines("none").inputs, sizes=SIZES)
+        return (replace(layer, name="mtp join", program=join, cached=()), layer)
 
 
 def two_matmul_layer() -> Program:
@@ -101,3 +237,8 @@ def two_matmul_layer() -> Program:
     Tmp[B, F] · Wout[F, D] -> Out[B, D]
     """
     return program("In[B, D] * Win[D, F] -> Tmp[B, F]", "Tmp[B, F] * Wout[F, D] -> Out[B, D]")
+
+
+def number_of(sizes: Mapping[Symbol, int], expr: Expr) -> int:
+    """A formula of sizes as the whole number that it is."""
+    return int(expr.xreplace(dict(sizes)) if expr is not S.Zero else 0)

@@ -18,7 +18,8 @@ class _Room(ModuleType):
     def __call__(self, step: TrainingStep, **numbers: Any) -> Report:
         """A report on a training step: ``report(step, chip="tpu-v5p", B=2**22, X=2048, Y=4)``.
 
-        ``chips`` may say that more chips are at hand than the mesh uses. ``.save(folder)`` writes it.
+        ``chips`` may say that more chips are at hand than the mesh uses. ``.save(folder)`` writes
+        it.
 
         Raises:
             SymscaleError: as :meth:`TrainingStep.at` does.

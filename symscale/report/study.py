@@ -67,9 +67,7 @@ class TrainingStudy:
     @cached_property
     def rivals(self) -> tuple[Rival, ...]:
         """Every strategy of the table, on the chips at hand."""
-        return tuple(
-            Rival(self, found) for found in map(strategy, NAMES) if self._can_lie(found)
-        )
+        return tuple(Rival(self, found) for found in map(strategy, NAMES) if self._can_lie(found))
 
     def _can_lie(self, found: Strategy) -> bool:
         try:
@@ -158,5 +156,3 @@ class Rival:
     def axis_text(self) -> str:
         """The mesh on one line."""
         return " × ".join(f"{name} = {size}" for name, size in self.mesh.items())
-
-

@@ -34,6 +34,11 @@ class AttentionShare:
     other: Expr
     answer: Crossover
 
+    @property
+    def wall(self) -> Expr:
+        """The sequence length, in tokens, from which the scores cost more."""
+        return self.answer.thresholds[0]
+
     def to_dict(self) -> dict[str, Any]:
         """The comparison as plain text."""
         return {

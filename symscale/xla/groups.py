@@ -155,7 +155,7 @@ def _digits(
     for name, full in sizes.items():
         done = 1
         for before, size in sorted((b, s) for n, b, s in parts if n == name):
-            if before % done or full % (before * size) or size < 1:
+            if min(before, size) < 1 or before % done or full % (before * size):
                 raise HloError(f"replica_groups {excerpt(whole)} cut an axis unevenly")
             digits += [before // done, size]
             places[name, before] = len(digits) - 1

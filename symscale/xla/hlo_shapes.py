@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from symscale.xla.hlo_error import HloError, excerpt
 
@@ -57,6 +58,7 @@ def width(dtype: str) -> int:
     return int(found[1])
 
 
+@lru_cache(maxsize=4096)
 def parse_shapes(text: str) -> tuple[Shape, ...]:
     """All arrays of a shape, tuples flattened.
 

@@ -18,6 +18,7 @@ MAX_CHARACTERS = 256 * 2**20
 _STRING = r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)'
 _PARENTHESES = re.compile(rf"{_STRING}|[()]", re.DOTALL)
 _NESTING = re.compile(rf"{_STRING}|[(){{}}\[\],]", re.DOTALL)
+_BRACKET = re.compile(r'["(){}\[\]]')
 _COMMENT = re.compile(r"/\*[^*]*\*/")
 _LEFT = re.compile(r"[ \t]*(ROOT[ \t]+)?%?([^\s=,(){}%]+)[ \t]*=[ \t]*")
 _OPCODE = re.compile(r"\s*([a-z][\w\-]*)\(")
@@ -127,6 +128,8 @@ def split_top(text: str) -> list[str]:
     """
     if "/*" in text:
         text = _COMMENT.sub("", text)
+    if not _BRACKET.search(text):
+        return [part for part in map(str.strip, text.split(",")) if part]
     parts, depth, start = [], 0, 0
     for found in _NESTING.finditer(text):
         mark = found[0]

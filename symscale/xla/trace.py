@@ -1,8 +1,8 @@
 """A profile of a run, measured times beside derived bounds.
 
-A trace that JAX, TensorBoard or Chrome wrote holds each op with its device and time. Time is counted
-as covered time: what runs twice at once on a device counts once. Communication is *exposed* while
-no compute op runs on the same device.
+A trace that JAX, TensorBoard or Chrome wrote holds each op with its device and time. Time is
+counted as covered time: what runs twice at once on a device counts once. Communication is
+*exposed* while no compute op runs on the same device.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ TOTALS = ("compute", "comms", "exposed", "step")
 class Measured:
     """Seconds that a kind of op, a collective or a total took on the average device.
 
-    ``count`` is the number of runs on all devices (of a total, the number of devices); ``bound`` the
-    least seconds the same work can take, if one was given.
+    ``count`` is the number of runs on all devices (of a total, the number of devices); ``bound``
+    the least seconds the same work can take, if one was given.
 
     >>> Measured("matmul", 0.004, 8, bound=0.003).fraction
     0.75
@@ -94,7 +94,7 @@ class TraceReport:
 
     def rows(self) -> list[tuple[str, ...]]:
         """Cells of the table: what, runs, measured, bound, fraction of the roofline."""
-        table = [("", "runs", "measured", "bound", "fraction")]
+        table: list[tuple[str, ...]] = [("", "runs", "measured", "bound", "fraction")]
         for found in (*self.kinds, *self.collectives, *self.totals):
             fraction = found.fraction
             table.append(

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from symscale import report, training
 from symscale.report.page import Report
 from symscale.report.writing import compile_tex, find_tex
@@ -30,7 +31,8 @@ def text(page: Report) -> str:
         "Meta-Llama-3-70B/blob/main/config.json",
         "70,553,706,496",
         # Pure FSDP on the pod: 4 Mi / 8960 against C/(3 W_ici) = 2550/3.
-        "4,194,304 tokens on 8,960 chips are 468.1 a chip, below the 850 needed: communication-bound",
+        "4,194,304 tokens on 8,960 chips are 468.1 a chip, below the 850 needed: "
+        "communication-bound",
         # The mixed split: sqrt(2 * 2^22 * 8960 / 28672), and the walls 4a^2/(2F) and a^2/(2F).
         "= 1,619",
         "453.6 tokens a chip",

@@ -16,19 +16,22 @@ def attention_chapter(study: TrainingStudy) -> list[Section]:
     rows = []
     for rival in RIVALS:
         for causal in (False, True):
-            wall = attention_passes(model, rival, causal).answer.threshold
+            wall = attention_passes(model, rival, causal).wall
             said = "half (causal)" if causal else "all"
             value = number(float(wall.subs(model)), "tokens", 6)
             rows.append((_RIVAL_NAMES[rival], said, Math(wall), value))
     mlp = attention_passes(model)
-    whole = attention_passes(model, "layer").answer.threshold
+    whole = attention_passes(model, "layer").wall
     textbook = whole.subs({F: 4 * D, K: N}).subs(H, D / N).cancel()
     return [
         section(
             "When attention passes the MLP",
             text(
-                "Scores grow with the sequence, ", Math(mlp.scores), " FLOPs a token and layer; the MLP "
-                "does not, ", Math(mlp.other), ". So there is one length where they meet."
+                "Scores grow with the sequence, ",
+                Math(mlp.scores),
+                " FLOPs a token and layer; the MLP does not, ",
+                Math(mlp.other),
+                ". So there is one length where they meet.",
             ),
             DerivationBlock(mlp.answer.derivation, "Attention against the MLP"),
             table(
@@ -38,11 +41,13 @@ def attention_chapter(study: TrainingStudy) -> list[Section]:
             ),
             text(
                 "With as many key/value heads as query heads, heads as wide as the model and ",
-                equation(F, 4 * D), ", the wall against the whole layer is at ", equation(Math("T"), textbook),
+                equation(F, 4 * D),
+                ", the wall against the whole layer is at ",
+                equation(Math("T"), textbook),
                 f", the textbook's rule of thumb. Here sequences have {study.length:,} tokens.",
             ),
         )
-    ]  # fmt: skip
+    ]
 
 
 _RIVAL_NAMES = {

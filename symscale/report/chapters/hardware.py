@@ -47,22 +47,33 @@ def notation_chapter(study: TrainingStudy) -> list[Section]:
             "Notation and conventions",
             text(
                 "An array is written with its dims, and behind a dim the mesh axes that shard it: ",
-                Code("In[B_X, D_Y]"), " is split along B over axis X and along D over axis Y. ",
-                Code("{U_X}"), " marks partial sums that still have to be added along X."
+                Code("In[B_X, D_Y]"),
+                " is split along B over axis X and along D over axis Y. ",
+                Code("{U_X}"),
+                " marks partial sums that still have to be added along X.",
             ),
             text(
-                "Costs are per device. The volume of a collective is, for an AllGather, the bytes on "
-                "one device after it; for a ReduceScatter, those before it; for an AllReduce, twice its "
-                "array; for an AllToAll or a CollectivePermute, the bytes before it. Time on the links "
-                "is volume over bandwidth, with the bandwidth of all physical axes that a mesh axis "
+                "Costs are per device. The volume of a collective is, for an AllGather, the "
+                "bytes on "
+                "one device after it; for a ReduceScatter, those before it; for an AllReduce, "
+                "twice its "
+                "array; for an AllToAll or a CollectivePermute, the bytes before it. Time on "
+                "the links "
+                "is volume over bandwidth, with the bandwidth of all physical axes that a mesh "
+                "axis "
                 "is laid over."
             ),
             text(
-                "Collectives whose result the next op needs are said to wait; gathers of weights and "
-                "reductions of gradients can hide behind other work. Communication is called summed "
-                "when the mesh axes work one after another, and overlapped when they work at once; in "
+                "Collectives whose result the next op needs are said to wait; gathers of "
+                "weights and "
+                "reductions of gradients can hide behind other work. Communication is called "
+                "summed "
+                "when the mesh axes work one after another, and overlapped when they work at "
+                "once; in "
                 "both cases arithmetic may hide it."
             ),
-            table(["symbol", "meaning", "unit"], rows, "Symbols besides the model's and the chip's."),
+            table(
+                ["symbol", "meaning", "unit"], rows, "Symbols besides the model's and the chip's."
+            ),
         )
-    ]  # fmt: skip
+    ]

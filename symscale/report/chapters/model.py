@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sympy import Expr
 
-from symscale.algebra.symbols import T
-from symscale.report.document import Section, section, table, text
+from symscale.algebra.symbols import T, info
+from symscale.report.document import Block, Section, section, table, text
 from symscale.report.numbers import count, memory, number, percent
 from symscale.report.rich import Code, Math
 from symscale.report.study import TrainingStudy
@@ -21,22 +21,23 @@ def model_chapter(study: TrainingStudy) -> list[Section]:
     ]
 
 
-def _sizes(study: TrainingStudy) -> list[object]:
+def _sizes(study: TrainingStudy) -> list[Block]:
     model = study.model
     assumed = ", ".join(model.config.defaulted)
     origin = text(
-        "The sizes below are those of the configuration of ", Code(model.name),
+        "The sizes below are those of the configuration of ",
+        Code(model.name),
         f" ({model.config.source}).",
-        f" Keys that the configuration leaves out and that took the default of its class: {assumed}."
-        if assumed else "",
-    )  # fmt: skip
-    from symscale.algebra.symbols import info
-
+        f" Keys that the configuration leaves out and that took the default of its class: "
+        f"{assumed}."
+        if assumed
+        else "",
+    )
     rows = [(Math(symbol), info(symbol).meaning, count(size)) for symbol, size in model.items()]
     return [origin, table(["symbol", "meaning", ("size", "right")], rows, "Sizes of the model.")]
 
 
-def _parameters(study: TrainingStudy) -> object:
+def _parameters(study: TrainingStudy) -> Block:
     params = study.model.params
     counts = params.counts()
     rows = [
@@ -51,7 +52,7 @@ def _parameters(study: TrainingStudy) -> object:
     )
 
 
-def _flops(study: TrainingStudy) -> list[object]:
+def _flops(study: TrainingStudy) -> list[Block]:
     model, values = study.model, study.result.values
     rows = []
     for name, forward in flops_breakdown(model).items():
@@ -67,19 +68,25 @@ def _flops(study: TrainingStudy) -> list[object]:
             rows,
             f"Matrix FLOPs for one token in sequences of {study.length:,} tokens.",
             notes=[
-                "A multiply-add is two FLOPs. The backward pass is every product transposed for both "
+                "A multiply-add is two FLOPs. The backward pass is every product transposed "
+                "for both "
                 "operands, so training is three times forward; nothing is computed twice.",
-                "Attention scores are counted in full (no causal halving); the embedding is a lookup "
+                "Attention scores are counted in full (no causal halving); the embedding is a "
+                "lookup "
                 "and has none; norms, softmax and activations run on the vector unit and are left "
                 "out.",
             ],
         ),
         text(
-            "Scores are ", percent(_value(scores, study) / _value(forward, study)),
+            "Scores are ",
+            percent(_value(scores, study) / _value(forward, study)),
             " of the forward FLOPs at this length. The key/value cache of one token takes ",
-            Math(kv), " bytes in bf16: ", memory(float(kv.subs(values))), ".",
+            Math(kv),
+            " bytes in bf16: ",
+            memory(float(kv.subs(values))),
+            ".",
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _value(expr: Expr, study: TrainingStudy) -> float:

@@ -8,9 +8,9 @@ from sympy import Expr
 
 from symscale.algebra.symbols import B, C, W_hbm
 from symscale.programs.ops import Einsum
-from symscale.report.document import Section, section, text
+from symscale.report.document import Block, Section, section, text
 from symscale.report.numbers import number
-from symscale.report.plots import LinePlot, Series, line, spot, vline
+from symscale.report.plots import LinePlot, Series, Style, line, spot, vline
 from symscale.report.study import Rival, TrainingStudy
 from symscale.solve.numeric import numeric
 
@@ -22,7 +22,7 @@ def plots_chapter(study: TrainingStudy) -> list[Section]:
     return [section("Two pictures", *_roofline(study), *_batch(study))]
 
 
-def _roofline(study: TrainingStudy) -> list[object]:
+def _roofline(study: TrainingStudy) -> list[Block]:
     top, bandwidth = float(study.chip[C]), float(study.chip[W_hbm])
     ridge = top / bandwidth
     spots = [spot(x, min(top, bandwidth * x), name) for name, x in _intensities(study)]
@@ -31,10 +31,13 @@ def _roofline(study: TrainingStudy) -> list[object]:
     curve = line("attainable", [(x, min(top, bandwidth * x)) for x in sorted({*grid, ridge})])
     return [
         text(
-            "The roofline of one chip: an op that does ", number(ridge, "FLOPs a byte"),
-            " or more of HBM traffic can run at full rate. The spots are the products of one layer's "
-            "forward pass on one device, at the mesh above; those of attention's scores keep scores "
-            "on chip."
+            "The roofline of one chip: an op that does ",
+            number(ridge, "FLOPs a byte"),
+            " or more of HBM traffic can run at full rate. The spots are the products of one "
+            "layer's "
+            "forward pass on one device, at the mesh above; those of attention's scores keep "
+            "scores "
+            "on chip.",
         ),
         LinePlot(
             f"Roofline of {study.chip.title}",
@@ -46,7 +49,7 @@ def _roofline(study: TrainingStudy) -> list[object]:
             markers=(vline(ridge, f"ridge {ridge:,.0f}"),),
             spots=tuple(spots),
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _intensities(study: TrainingStudy) -> Iterator[tuple[str, float]]:
@@ -63,7 +66,7 @@ def _intensities(study: TrainingStudy) -> Iterator[tuple[str, float]]:
             yield made.output.name, value
 
 
-def _batch(study: TrainingStudy) -> list[object]:
+def _batch(study: TrainingStudy) -> list[Block]:
     batches = [study.batch * 2 ** ((i - _POINTS // 2) / 5) for i in range(_POINTS)]
     rivals = [study.rival(name) for name in _drawn(study)]
     series = [_curve(rivals[0], "arithmetic", rivals[0].step.time.math, batches)]
@@ -71,8 +74,10 @@ def _batch(study: TrainingStudy) -> list[object]:
         series.append(_curve(rival, rival.strategy.name, rival.step.time.comms, batches))
     return [
         text(
-            "Arithmetic and communication (summed over mesh axes) of a whole step against the batch, "
-            f"on {study.result.chips:,} chips. A strategy is compute-bound where its curve runs below "
+            "Arithmetic and communication (summed over mesh axes) of a whole step against the "
+            "batch, "
+            f"on {study.result.chips:,} chips. A strategy is compute-bound where its curve "
+            "runs below "
             "that of arithmetic."
         ),
         LinePlot(
@@ -84,7 +89,7 @@ def _batch(study: TrainingStudy) -> list[object]:
             ylog=True,
             markers=(vline(study.batch, f"{study.batch:,} tokens"),),
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _drawn(study: TrainingStudy) -> list[str]:
@@ -96,6 +101,7 @@ def _drawn(study: TrainingStudy) -> list[str]:
 def _curve(rival: Rival, label: str, expr: Expr, batches: list[float]) -> Series:
     fixed = {key: value for key, value in rival.values.items() if key != B}
     values = numeric(expr.xreplace(fixed), B)(batches)
-    shown = [float(v) for v in values] if hasattr(values, "__len__") else [float(values)] * len(batches)
-    style = "dashed" if label == "arithmetic" else "solid"
+    constant = not hasattr(values, "__len__")
+    shown = [float(values)] * len(batches) if constant else [float(v) for v in values]
+    style: Style = "dashed" if label == "arithmetic" else "solid"
     return line(label, zip(batches, shown, strict=True), style)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from symscale.algebra.symbols import axis
+from symscale.algebra.symbols import B, axis, n
 from symscale.report.document import DerivationBlock, Section, equation, section, table, text
 from symscale.report.numbers import count, number, percent, seconds
 from symscale.report.rich import Code, Part
@@ -18,9 +18,7 @@ def split_chapter(study: TrainingStudy) -> list[Section]:
     rival = study.rival(name) if len(study.step.strategy.axes) > 1 else study.rival("fsdp+tp")
     if not _applies(rival):
         return []
-    return [
-        section(f"The best split of {rival.strategy.name}", *_formula(rival), *_meshes(study))
-    ]
+    return [section(f"The best split of {rival.strategy.name}", *_formula(rival), *_meshes(study))]
 
 
 def _applies(rival: Rival) -> bool:
@@ -42,23 +40,18 @@ def _formula(rival: Rival) -> list[Any]:
         DerivationBlock(split.derivation, "The best split"),
         text(
             f"On {study.chips:,} chips with {study.batch:,} tokens: ",
-            equation(first, split[first], number(best)), ".",
+            equation(first, split[first], number(best)),
+            ".",
         ),
         text(
             "At that split the layer is compute-bound from ",
-            equation(_per_chip(), rival.bound.per_chip, number(rival.wall, "tokens a chip")),
+            equation(B / n, rival.bound.per_chip, number(rival.wall, "tokens a chip")),
             " when the mesh axes work one after another (summed communication), and already from ",
-            equation(_per_chip(), at_once.per_chip, number(wall, "tokens a chip")),
+            equation(B / n, at_once.per_chip, number(wall, "tokens a chip")),
             " when they work at once (overlapped): the best split is the same, the wall four times "
             f"lower. Here each chip has {study.per_chip:,.4g} tokens.",
         ),
-    ]  # fmt: skip
-
-
-def _per_chip() -> Any:
-    from symscale.algebra.symbols import B, n
-
-    return B / n
+    ]
 
 
 def _meshes(study: TrainingStudy) -> list[Any]:
@@ -67,12 +60,14 @@ def _meshes(study: TrainingStudy) -> list[Any]:
         mesh = " × ".join(f"{name} = {size}" for name, size in option.mesh.items())
         pairs: list[Part] = [_pair(pair) for pair in option.pressures.values()]
         rows.append((mesh, count(option.chips), *pairs, seconds(option.result.time)))
-    heads = [part for part in study.options[0].pressures]
+    heads = list(study.options[0].pressures)
     return [
         text(
             "The axes must divide what they shard. The table lists the largest meshes of ",
-            Code(study.step.strategy.name), f" on at most {study.chips:,} chips, with "
-            "communication as a share of arithmetic: summed, then overlapped. Below 100% arithmetic "
+            Code(study.step.strategy.name),
+            f" on at most {study.chips:,} chips, with "
+            "communication as a share of arithmetic: summed, then overlapped. Below 100% "
+            "arithmetic "
             "can hide it.",
         ),
         table(
@@ -80,7 +75,7 @@ def _meshes(study: TrainingStudy) -> list[Any]:
             rows,
             "Communication over arithmetic (summed / overlapped) on the meshes that divide.",
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _pair(pair: tuple[float, float]) -> str:

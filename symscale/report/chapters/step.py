@@ -7,7 +7,7 @@ from typing import Any
 from sympy import together
 
 from symscale.algebra.time import Overlap
-from symscale.report.document import Section, callout, display, section, table, text
+from symscale.report.document import Cell, Section, callout, display, section, table, text
 from symscale.report.numbers import memory, percent, rate, seconds
 from symscale.report.rich import Code, Math
 from symscale.report.study import TrainingStudy
@@ -45,8 +45,10 @@ def _time(study: TrainingStudy) -> list[Any]:
     forward, backward = (study.step.pass_time(position) for position in (0, 1))
     return [
         text(
-            "Under ", Code(study.step.strategy.name), f" on {mesh_text(study)} "
-            f"({result.chips:,} chips), all layers together. In the forward pass, the terms are:"
+            "Under ",
+            Code(study.step.strategy.name),
+            f" on {mesh_text(study)} "
+            f"({result.chips:,} chips), all layers together. In the forward pass, the terms are:",
         ),
         display(*((_resource(t.resource), Math(together(t.value))) for t in forward.terms)),
         text("In the backward pass:"),
@@ -58,7 +60,7 @@ def _time(study: TrainingStudy) -> list[Any]:
             "Time of a step; the compute fraction is arithmetic over the step.",
         ),
         *(callout("note", note) for note in result.notes),
-    ]  # fmt: skip
+    ]
 
 
 def _resource(name: str) -> str:
@@ -70,7 +72,9 @@ def _walls(study: TrainingStudy) -> list[Any]:
     for one in pressures(study.step):
         summed = one.ratio(study.result.values)
         overlapped = one.ratio(study.result.values, overlapped=True)
-        rows.append((one.part, percent(summed, 4), percent(overlapped, 4), _side(summed, overlapped)))
+        rows.append(
+            (one.part, percent(summed, 4), percent(overlapped, 4), _side(summed, overlapped))
+        )
     return [
         text("Communication as a share of arithmetic, on this mesh:"),
         table(
@@ -91,8 +95,9 @@ def _side(summed: float, overlapped: float) -> str:
 
 def _memory(study: TrainingStudy) -> list[Any]:
     result = study.result
-    rows = [
-        (kind, Math(together(study.step.memory[kind])), memory(size)) for kind, size in result.memory.items()
+    rows: list[tuple[str, Cell, Cell]] = [
+        (kind, Math(together(study.step.memory[kind])), memory(size))
+        for kind, size in result.memory.items()
     ]
     rows.append(("total", "", memory(result.memory_bytes)))
     block = training_memory(study.step.layer, study.step.ends, checkpoints="block")
@@ -102,9 +107,15 @@ def _memory(study: TrainingStudy) -> list[Any]:
     return [
         table(["kind", "formula", ("bytes", "right")], rows, "Memory of one chip, by kind."),
         text(
-            f"It {word} the chip's ", memory(hbm), ". Optimizer state is two f32 moments for each "
-            "parameter. Activations are all that the backward pass reads; saving each layer's input "
-            "alone, ", Math(block["activations"]), ", would take ", memory(saved),
+            f"It {word} the chip's ",
+            memory(hbm),
+            ". Optimizer state is two f32 moments for each "
+            "parameter. Activations are all that the backward pass reads; saving each layer's "
+            "input "
+            "alone, ",
+            Math(block["activations"]),
+            ", would take ",
+            memory(saved),
             " and compute every layer's forward pass again.",
         ),
         text(
@@ -112,4 +123,4 @@ def _memory(study: TrainingStudy) -> list[Any]:
             rate(float(study.chip.rate("bf16")) * result.chips * result.compute_fraction),
             f" and take {result.tokens_per_second:,.4g} tokens a second at the lower bound.",
         ),
-    ]  # fmt: skip
+    ]

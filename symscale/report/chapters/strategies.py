@@ -13,6 +13,7 @@ from symscale.programs.phase import Phase
 from symscale.programs.sharded import ShardedProgram
 from symscale.report.document import (
     Callout,
+    Cell,
     DerivationBlock,
     Listing,
     Section,
@@ -52,17 +53,21 @@ def _overview(study: TrainingStudy) -> list[Any]:
         rows.append((Code(rival.strategy.name), *(_volumes(p.volume()) for p in passes)))
     return [
         text(
-            "A strategy is an assignment of mesh axes to dims. The table shows what that costs on the "
-            "textbook's layer of two matmuls, ", Code("In[B, D] · Win[D, F]"), " then ",
-            Code("Tmp[B, F] · Wout[F, D]"), ": the partitioner inserts the collectives, and the "
-            "backward pass is the forward pass transposed and partitioned again."
+            "A strategy is an assignment of mesh axes to dims. The table shows what that costs "
+            "on the "
+            "textbook's layer of two matmuls, ",
+            Code("In[B, D] · Win[D, F]"),
+            " then ",
+            Code("Tmp[B, F] · Wout[F, D]"),
+            ": the partitioner inserts the collectives, and the "
+            "backward pass is the forward pass transposed and partitioned again.",
         ),
         table(
             ["strategy", "forward", "backward", "optimizer step"],
             rows,
             "Bytes that enter each device's collectives on a layer of two matmuls, by mesh axis.",
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _volumes(volume: Mapping[Any, Expr]) -> list[Part]:
@@ -103,14 +108,18 @@ def _costs(rival: Rival) -> Table:
             continue
         time = phase.time_on(rival.step.network)
         if phase.flops != 0:
-            rows.append((phase.name, "FLOPs", Math(together(phase.flops)), _seconds(rival, time.math)))
+            rows.append(
+                (phase.name, "FLOPs", Math(together(phase.flops)), _seconds(rival, time.math))
+            )
             moved = Math(together(phase.hbm_bytes))
             rows.append(("", "HBM bytes", moved, _seconds(rival, time.hbm)))
         for key, seconds_on in time.by_axis.items():
             volume = phase.volume()[key]
             names = "".join(s.name for s in key) if isinstance(key, tuple) else key.name
             first = "" if phase.flops != 0 else phase.name
-            rows.append((first, f"bytes over {names}", Math(together(volume)), _seconds(rival, seconds_on)))
+            rows.append(
+                (first, f"bytes over {names}", Math(together(volume)), _seconds(rival, seconds_on))
+            )
     return table(
         ["pass", "cost of one layer", "formula", ("time", "right")],
         rows,
@@ -128,9 +137,12 @@ def _numbers(rival: Rival) -> Any:
     quantity = _quantity(rival)
     value = number(rival.wall, "tokens a chip" if batch else "chips")
     return text(
-        f"On {study.chip.title}, with ", *_links(rival), ", the wall is at ",
-        equation(quantity, bound.per_chip, value), ".",
-    )  # fmt: skip
+        f"On {study.chip.title}, with ",
+        *_links(rival),
+        ", the wall is at ",
+        equation(quantity, bound.per_chip, value),
+        ".",
+    )
 
 
 def _quantity(rival: Rival) -> Expr:
@@ -168,7 +180,9 @@ def _verdict(rival: Rival) -> Callout:
 
 def _memory(rival: Rival) -> Table:
     kinds = rival.step.memory.by_kind
-    rows = [(kind, Math(together(expr)), memory(rival.number(expr))) for kind, expr in kinds.items()]
+    rows: list[tuple[str, Cell, Cell]] = [
+        (kind, Math(together(expr)), memory(rival.number(expr))) for kind, expr in kinds.items()
+    ]
     hbm = int(rival.study.chip.hbm_bytes)
     rows.append(("total", "", memory(rival.memory_bytes)))
     word = "It fits" if rival.fits else "It does not fit"
@@ -178,5 +192,3 @@ def _memory(rival: Rival) -> Table:
         f"Memory of one chip under {rival.strategy.name} at {rival.axis_text}.",
         notes=[[f"{word} the chip's ", memory(hbm), "."]],
     )
-
-

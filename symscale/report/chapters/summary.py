@@ -17,12 +17,16 @@ def abstract(study: TrainingStudy) -> tuple[Part, ...]:
     result = study.result
     word = "fits" if result.fits else "does not fit"
     return (
-        f"Training {study.model.name} on {study.chip.title} with {study.batch:,} tokens a step: under ",
-        Code(study.step.strategy.name), f" on {mesh_text(study)} a step takes at least ",
-        seconds(result.time), f" and is bound by {_bound(result.bottleneck)}; a chip holds ",
-        memory(result.memory_bytes), f", which {word}. Every formula below was derived from the "
+        f"Training {study.model.name} on {study.chip.title} with {study.batch:,} tokens a "
+        "step: under ",
+        Code(study.step.strategy.name),
+        f" on {mesh_text(study)} a step takes at least ",
+        seconds(result.time),
+        f" and is bound by {_bound(result.bottleneck)}; a chip holds ",
+        memory(result.memory_bytes),
+        f", which {word}. Every formula below was derived from the "
         "shardings; every number follows from a formula.",
-    )  # fmt: skip
+    )
 
 
 def _bound(resource: str) -> str:
@@ -39,12 +43,15 @@ def recommendation(study: TrainingStudy) -> list[Section]:
         share = percent(least.pressures["whole step"][0])
         blocks.append(
             text(
-                f"Over the whole step, {mesh} communicates least (", share, " of arithmetic, summed): "
-                "the backward pass does twice the arithmetic on the same activations, which favours "
+                f"Over the whole step, {mesh} communicates least (",
+                share,
+                " of arithmetic, summed): "
+                "the backward pass does twice the arithmetic on the same activations, which "
+                "favours "
                 "the axis that moves activations. On the forward pass of the layer of two matmuls, "
-                "the tighter of the two, the mesh above is the better one."
+                "the tighter of the two, the mesh above is the better one.",
             )
-        )  # fmt: skip
+        )
     return [section("Recommendation", *blocks)]
 
 
@@ -66,9 +73,17 @@ def _comparison(study: TrainingStudy) -> Table:
             )
         )
     return table(
-        ["strategy", ("wall", "right"), ("here", "right"), "bound by", ("a chip holds", "right"), "fits"],
+        [
+            "strategy",
+            ("wall", "right"),
+            ("here", "right"),
+            "bound by",
+            ("a chip holds", "right"),
+            "fits",
+        ],
         rows,
-        f"The strategies on {study.chips:,} chips: the wall of the layer of two matmuls (tokens a chip, "
+        f"The strategies on {study.chips:,} chips: the wall of the layer of two matmuls "
+        "(tokens a chip, "
         "or chips where the batch cancels), mesh axes one after another, and the memory of a chip.",
     )
 
@@ -77,13 +92,17 @@ def _choice(study: TrainingStudy) -> Any:
     result = study.result
     good = result.bottleneck == "math" and result.fits
     said = (
-        f"Use {study.step.strategy.name} on {mesh_text(study)} ({result.chips:,} of {study.chips:,} "
+        f"Use {study.step.strategy.name} on {mesh_text(study)} ({result.chips:,} of "
+        f"{study.chips:,} "
         f"chips): "
     )
     why: list[Part] = [
-        f"bound by {_bound(result.bottleneck)}, at least ", seconds(result.time), " a step, ",
-        memory(result.memory_bytes), " a chip.",
-    ]  # fmt: skip
+        f"bound by {_bound(result.bottleneck)}, at least ",
+        seconds(result.time),
+        " a step, ",
+        memory(result.memory_bytes),
+        " a chip.",
+    ]
     if not good:
         said = f"{study.step.strategy.name} on {mesh_text(study)} is not enough: "
     return callout("good" if good else "bad", said, *why, title="In short")
