@@ -51,6 +51,10 @@ COMPONENTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 
 
+#: The order in which a model lists the sizes that most models have.
+_ORDER = ("D", "F", "F_e", "F_s", "E", "k", "N", "K", "G", "H", "V")
+
+
 @dataclass(frozen=True)
 class Reach:
     """How many keys a token's query meets: a causal mask, a window, a chunk, or all."""
@@ -162,7 +166,8 @@ class _Builder:
             counts[symbol("L_enc")] = len(body.encoder)
         if K in sizes:
             sizes[G] = sizes[N] // sizes[K]
-        ordered = {**counts, **sizes}
+        first = {symbol(name): sizes[symbol(name)] for name in _ORDER if symbol(name) in sizes}
+        ordered = {**counts, **first, **sizes}
         return Decoder(kinds, ends, MappingProxyType(ordered), encoder, below, mtp)
 
     def kinds(self, layers: tuple[Layer, ...], prefix: str) -> tuple[LayerKind, ...]:

@@ -91,8 +91,9 @@ class Keys:
         inner.defaulted = self.defaulted
         return inner
 
-    def _absent(self, key: str, value: Any) -> Any:
+    def _absent(self, names: tuple[str, ...], value: Any) -> Any:
         """What stands in for an absent key, and a note of it where it matters."""
+        key = next((name for name in names if name in self._class), names[0])
         value = self._class.get(key, value)
         if (value or key in _TELLING) and key not in self.defaulted:
             self.defaulted.append(key)
@@ -109,8 +110,8 @@ class Keys:
             name = self.present(*names)
             if name is not None:
                 found[attribute] = self.size(name)
-            elif self.sizes_default and names[0] in self._class:
-                found[attribute] = self._absent(names[0], None)
+            elif self.sizes_default and any(name in self._class for name in names):
+                found[attribute] = self._absent(names, None)
             else:
                 missing.append(names[0])
         if missing:
@@ -141,7 +142,7 @@ class Keys:
             return self.size(name)
         if any(n in self.own for n in names):
             return None
-        found: int | None = self._absent(names[0], default)
+        found: int | None = self._absent(names, default)
         return found
 
     def a_size(self, *names: str, default: int | None = None) -> int:
@@ -153,7 +154,7 @@ class Keys:
         name = self.present(*names)
         if name is not None:
             return self.size(name)
-        found: int | None = self._absent(names[0], default)
+        found: int | None = self._absent(names, default)
         if found is None:
             self.fail(f"missing {names[0]}; {self.model_type} has no default for it")
         return found
@@ -162,7 +163,7 @@ class Keys:
         """A count that may be zero; null and absent are the default."""
         name = self.present(*names)
         if name is None:
-            found: int | None = self._absent(names[0], default)
+            found: int | None = self._absent(names, default)
             return found or 0
         return self._whole(name, self.own[name], 0)
 
@@ -170,7 +171,7 @@ class Keys:
         """A switch."""
         name = self.present(*names)
         if name is None:
-            return bool(self._absent(names[0], default))
+            return bool(self._absent(names, default))
         value = self.own[name]
         if not isinstance(value, bool):
             self.wrong(name, value, "true or false")
@@ -180,7 +181,7 @@ class Keys:
         """A finite number above zero."""
         value = self.own.get(key)
         if value is None:
-            value = self._absent(key, default)
+            value = self._absent((key,), default)
         if isinstance(value, bool) or not isinstance(value, int | float):
             self.wrong(key, value, "a number")
         if not 0 < value <= MAX_SIZE or not math.isfinite(value):
@@ -191,7 +192,7 @@ class Keys:
         """One of some known words."""
         given = self.own.get(key)
         if given is None:
-            given = self._absent(key, default)
+            given = self._absent((key,), default)
         options = tuple(known)
         if given not in options:
             hint = near(given, options) if isinstance(given, str) else ""
@@ -230,7 +231,7 @@ class Keys:
         key = "tie_word_embeddings"
         value = self.either(key)
         if value is None:
-            return bool(self._absent(key, False))
+            return bool(self._absent((key,), False))
         if not isinstance(value, bool):
             self.wrong(key, value, "true or false")
         return value

@@ -37,18 +37,10 @@ class Model(Mapping[Symbol, int]):
 
     def __init__(self, config: ModelConfig) -> None:
         self.config = config
-        self._sizes = MappingProxyType(
-            {
-                L: config.layers,
-                D: config.width,
-                F: config.ff,
-                N: config.heads,
-                K: config.kv_heads,
-                G: config.heads // config.kv_heads,
-                H: config.head_dim,
-                V: config.vocab,
-            }
-        )
+
+    @cached_property
+    def _sizes(self) -> Mapping[Symbol, int]:
+        return self.programs.sizes
 
     def __getitem__(self, key: Symbol) -> int:
         return self._sizes[key]

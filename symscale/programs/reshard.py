@@ -136,7 +136,7 @@ class _Route:
             if home:
                 self.all_to_all(label, home)
                 return
-        self.gather(self.leaving()[0])
+        self.gather(self.leaving()[-1])
 
     def minor_run(self, label: str) -> Axes:
         """The axes at the minor end that leave a dim for the same place."""

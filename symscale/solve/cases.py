@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
-from sympy import And, Eq, Expr, Ge, Gt, Le, Lt, S, oo
+from sympy import And, Eq, Expr, Ge, Gt, Le, Lt, Or, S, oo
+from sympy.core.relational import Relational
 from sympy.logic.boolalg import Boolean
 
 from symscale.algebra.errors import SolveError
@@ -33,13 +35,63 @@ class Case:
     @property
     def requires(self) -> Boolean:
         """The conditions joined; one that a stricter one implies is left out."""
+        return conjunction(self.needed)
+
+    @property
+    def needed(self) -> tuple[Boolean, ...]:
+        """The conditions without those that a stricter one implies."""
         held = set(self.conditions)
-        return And(*(c for c in self.conditions if not _implied(c, held)))
+        return tuple(c for c in self.conditions if not _implied(c, held))
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether no condition is false or the negation of another."""
+        return not contradictory(_flat(self.conditions, And, S.true))
 
     @property
     def kind(self) -> str:
         """One of always, never, above, below, between, outside, pieces."""
         return kind_of(self.intervals)
+
+
+def conjunction(conditions: Iterable[Boolean]) -> Boolean:
+    """All of these, written as given: SymPy's ``And`` compares each two, which takes its time.
+
+    A condition beside its own negation is found, as are ones that repeat.
+
+    >>> from symscale.algebra.symbols import B, D
+    >>> conjunction([B > D, S.true]), conjunction([B > D, B <= D])
+    (B > D, False)
+    """
+    parts = _flat(conditions, And, S.true)
+    if contradictory(parts):
+        return S.false
+    return _joined_as(And, parts, S.true)
+
+
+def disjunction(conditions: Iterable[Boolean]) -> Boolean:
+    """Any of these, written as given."""
+    parts = _flat(conditions, Or, S.false)
+    if S.true in parts or any(isinstance(c, Relational) and c.negated in parts for c in parts):
+        return S.true
+    return _joined_as(Or, parts, S.false)
+
+
+def contradictory(parts: Iterable[Boolean]) -> bool:
+    """Whether one of the conditions is false, or the negation of another."""
+    held = set(parts)
+    return S.false in held or any(isinstance(c, Relational) and c.negated in held for c in held)
+
+
+def _flat(conditions: Iterable[Boolean], kind: type, neutral: Boolean) -> dict[Boolean, None]:
+    parts = (p for c in conditions for p in (c.args if isinstance(c, kind) else (c,)))
+    return dict.fromkeys(part for part in parts if part != neutral)
+
+
+def _joined_as(kind: Any, parts: dict[Boolean, None], neutral: Boolean) -> Boolean:
+    if len(parts) < 2:
+        return next(iter(parts), neutral)
+    return kind(*parts, evaluate=False)
 
 
 def _implied(condition: Boolean, held: set[Boolean]) -> bool:
@@ -98,7 +150,7 @@ def converse(cases: list[Case]) -> list[Case]:
 
 def merge(cases: list[Case]) -> list[Case]:
     """Without impossible cases, those with thresholds first."""
-    possible = [case for case in cases if case.requires != S.false]
+    possible = [case for case in cases if case.is_possible]
     return sorted(possible, key=lambda case: (_RANK[case.kind], len(case.conditions)))
 
 

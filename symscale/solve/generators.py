@@ -23,6 +23,7 @@ from sympy.polys.fields import FracField
 
 from symscale.algebra.errors import SolveError
 from symscale.algebra.maximum import Maximum
+from symscale.solve.laurent import Collector, Terms, coprime, over_one, shifted
 
 Poly = Any  # a sympy.polys.rings.PolyElement; SymPy has no types
 Ratio = Any  # a sympy.polys.fields.FracElement
@@ -51,11 +52,37 @@ class Generators:
         self.bases: tuple[Expr, ...] = tuple(sorted(roots, key=default_sort_key)) or (S.One,)
         self.roots: tuple[int, ...] = tuple(roots.get(base, 1) for base in self.bases)
         self.field = FracField([f"g{i}" for i in range(len(self.bases))], QQ)
-        self._elements = dict(zip(self.bases, self.field.gens, strict=True))
+        self._places = {base: place for place, base in enumerate(self.bases)}
 
     def fraction(self, expr: Expr) -> Ratio:
         """The expression as one reduced ratio of polynomials."""
-        return self._convert(exact_numbers(expr))
+        made = exact_numbers(expr)
+        collector = Collector(len(self.bases), self._exponents)
+        try:
+            top, bottom = over_one(collector, collector.parts(made))
+        except OverflowError:
+            return self._convert(made)
+        return self._reduced(*shifted(top, bottom)) if top else self.field.zero
+
+    def _reduced(self, top: Terms, bottom: Terms) -> Ratio:
+        numer, denom = (self.field.ring.from_dict(terms) for terms in (top, bottom))
+        if len(bottom) > 1 and not coprime(numer, denom):
+            return self.field.new(numer, denom)
+        over, under = numer.content(), denom.content() * (1 if denom.LC > 0 else -1)
+        number = over / under
+        numer = numer.mul_ground(number.numerator / over)
+        return self.field.raw_new(numer, denom.mul_ground(number.denominator / under))
+
+    def _exponents(self, leaf: Expr) -> Exponents:
+        """The exponents of a power or root of a base, or of several."""
+        if isinstance(leaf, Pow) and leaf.exp.is_Integer:
+            times = int(leaf.exp)
+            return tuple(times * power for power in self._exponents(leaf.base))
+        out = [0] * len(self.bases)
+        for base, exponent in _leaves(leaf):
+            place = self._places[base]
+            out[place] += int(exponent * self.roots[place])
+        return tuple(out)
 
     def _convert(self, expr: Expr) -> Ratio:
         if expr.is_Rational:
@@ -70,8 +97,8 @@ class Generators:
         return reduce(mul, parts, self.field.one)
 
     def _power(self, base: Expr, exponent: Rational) -> Ratio:
-        root = self.roots[self.bases.index(base)]
-        return self._elements[base] ** int(exponent * root)
+        place = self._places[base]
+        return self.field.gens[place] ** int(exponent * self.roots[place])
 
     def expr(self, poly: Poly) -> Expr:
         """A polynomial of this field's ring as an expression."""

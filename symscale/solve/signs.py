@@ -64,8 +64,10 @@ class SignReader:
         plain = self.plain_sign(poly)
         if plain is not None:
             return plain, ()
-        poly = _without_common_factor(poly)
-        if len(poly) > MOST_FACTORED:
+        poly = common_monomial(poly)[2]
+        if not irreducible(poly):
+            poly = _without_common_factor(poly)
+        if len(poly) > MOST_FACTORED or irreducible(poly):
             flip = poly.LC < 0
             return (-1, ((-poly, 1),)) if flip else (1, ((poly, 1),))
         lead, parts = poly.factor_list()
@@ -94,6 +96,19 @@ class SignReader:
     def relation(self, core: Poly, signs: Signs) -> Boolean:
         """The condition that a core has one of these signs, its terms sorted to both sides."""
         return relation(self.bases, core, signs)
+
+
+def irreducible(poly: Poly) -> bool:
+    """Whether a polynomial without a monomial factor certainly has no factors.
+
+    It has none when some unknown occurs in one of its terms only, to the first power, or in all of
+    them but one: a factor would divide that one monomial, and nothing divides all terms.
+    """
+    for place in range(poly.ring.ngens):
+        powers = [exponents[place] for exponents in poly]
+        if max(powers) == 1 and (sum(powers) == 1 or sum(powers) == len(powers) - 1):
+            return True
+    return False
 
 
 def _without_common_factor(poly: Poly) -> Poly:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 from math import prod
 from typing import Any
 
-from sympy import Add, And, Expr, Or, S, Symbol, oo
+from sympy import Add, Expr, Ge, S, Symbol, oo
 from sympy.logic.boolalg import Boolean
 
 from symscale.algebra.derivation import Derivation
 from symscale.algebra.errors import SolveError
 from symscale.algebra.maximum import Maximum
 from symscale.solve.answer import inside
-from symscale.solve.cases import Case, all_of, converse
+from symscale.solve.cases import Case, all_of, conjunction, contradictory, converse, disjunction
 from symscale.solve.comparison import MOST_ARMS, arms, compare_sides
 from symscale.solve.generators import Generators
 
@@ -25,15 +26,20 @@ MOST_SPLIT = 8
 
 @dataclass(frozen=True)
 class Regime:
-    """``term`` is the largest for ``lower <= v < upper``, provided ``requires``.
+    """``term`` is the largest for ``lower <= v < upper``, provided all ``conditions``.
 
-    Where many signs are open, the bounds are 0 and infinity and ``requires`` also speaks of ``v``.
+    Where many signs are open, the bounds are 0 and infinity and the conditions also speak of ``v``.
     """
 
     term: Expr
     lower: Expr
     upper: Expr
-    requires: Boolean = S.true
+    conditions: tuple[Boolean, ...] = ()
+
+    @cached_property
+    def requires(self) -> Boolean:
+        """The conditions as one."""
+        return conjunction(self.conditions)
 
     def to_dict(self) -> dict[str, str]:
         """The regime as plain text, for JSON."""
@@ -98,9 +104,10 @@ def tile(stages: Stages, v: Symbol) -> tuple[tuple[Regime, ...], Derivation]:
             [(arm, [table[i, j] for j in others if j != i]) for i, arm in enumerate(found)]
         )
     rows: list[Regime] = []
+    told: dict[int, Boolean] = {}
     for chosen in product(*choices):
         term = Add(stages.rest, *(arm for arm, _ in chosen))
-        rows += _rows(term, [question for _, asked in chosen for question in asked], v)
+        rows += _rows(term, [question for _, asked in chosen for question in asked], v, told)
     steps = steps.then("a term is the largest where it is above each other", None, "walls joined")
     return tuple(_ordered(rows)), steps
 
@@ -128,21 +135,36 @@ def _pairs(found: list[Expr], v: Symbol) -> tuple[dict[tuple[int, int], list[Cas
             made = compare_sides(found[high], found[low], v)
             table[high, low] = made.cases
             table[low, high] = converse(made.cases)
-            for case in made.cases:
-                text = f"{found[high]} against {found[low]}: {case.kind}"
-                where = inside(v, case.intervals)
-                needs = "" if case.requires == S.true else f", if {case.requires}"
-                steps = steps.then(text, where, case.why + needs)
+            compared = Ge(found[high], found[low], evaluate=False)
+            steps = steps.then("compare two terms", compared, "") + _told(made.cases, v)
     return table, steps
 
 
-def _rows(term: Expr, questions: list[list[Case]], v: Symbol) -> list[Regime]:
-    """A term's regimes; one that has shrunk to a point is left out."""
+def _told(cases: Iterable[Case], v: Symbol) -> Derivation:
+    """Where one term is above another, case by case."""
+    steps = Derivation()
+    for case in cases:
+        steps = steps.then(f"holds: {case.kind}", inside(v, case.intervals), case.why)
+        if case.conditions:
+            steps = steps.then("this needs", case.requires, "the signs that this case rests on")
+    return steps
+
+
+def _rows(
+    term: Expr, questions: list[list[Case]], v: Symbol, told: dict[int, Boolean]
+) -> list[Regime]:
+    """A term's regimes; one that has shrunk to a point is left out.
+
+    ``told`` holds each question's condition, for the other terms that ask it again.
+    """
     if prod(len(cases) for cases in questions) > MOST_SPLIT:
-        requires = And(*(_anywhere(cases, v) for cases in questions))
-        return [] if requires == S.false else [Regime(term, S.Zero, oo, requires)]
+        for cases in questions:
+            if id(cases) not in told:
+                told[id(cases)] = _anywhere(cases, v)
+        needed = tuple(told[id(cases)] for cases in questions)
+        return [] if contradictory(needed) else [Regime(term, S.Zero, oo, needed)]
     return [
-        Regime(term, low, high, case.requires)
+        Regime(term, low, high, case.needed)
         for case in all_of(questions)
         for low, high in case.intervals
         if low != high
@@ -151,7 +173,7 @@ def _rows(term: Expr, questions: list[list[Case]], v: Symbol) -> list[Regime]:
 
 def _anywhere(cases: Iterable[Case], v: Symbol) -> Boolean:
     """The cases of one comparison as a single condition."""
-    return Or(*(And(case.requires, inside(v, case.intervals)) for case in cases))
+    return disjunction(conjunction((case.requires, inside(v, case.intervals))) for case in cases)
 
 
 def _ordered(rows: list[Regime]) -> list[Regime]:

@@ -112,11 +112,14 @@ class _Auto:
         step = Compute(op, op.inputs, op.output)
         made = self.writer.expression(step, [names.of(array.name) for array in op.inputs])
         key = self.module.spec(stated.name, stated)
-        self.module.lines.append(f"{names.of(key)} = placed({made}, {quoted(key)})")
+        if key not in self.sharded.program.outputs:
+            made = f"placed({made}, {quoted(key)})"
+        self.module.lines.append(f"{names.of(key)} = {made}")
 
     def backward(self) -> Written:
         results = []
         roots = _Roots(self.sharded.backward)
+        used = {array.name for step in roots.phase.computes for array in step.inputs}
         for step in roots.computes():
             operands = [self._root(roots.of(array)) for array in step.inputs]
             operands += [self._kept(step, name) for name in kept_rows(step.op)]
@@ -124,7 +127,8 @@ class _Auto:
             made = self.writer.expression(step, operands)
             if self._is_gradient(name):
                 key = self.module.spec(name, self._stated(name))
-                made = f"placed({made}, {quoted(key)})"
+                if name in used:
+                    made = f"placed({made}, {quoted(key)})"
                 results.append(name)
             self.module.lines.append(f"{self.module.names.of(name)} = {made}")
         variables = [self.module.names.of(name) for name in results]

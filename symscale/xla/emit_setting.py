@@ -17,7 +17,7 @@ from symscale.arrays.array import Array, Dim
 from symscale.programs.program import Program
 
 #: A dim is this many times a prime of its own: large enough that XLA weighs costs as it would at scale.
-_GRAIN = 32
+_GRAIN = 1
 _PRIMES = (3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59)
 
 

@@ -55,7 +55,7 @@ def load_events(path: Path) -> Events:
     found = _ops([event for event in events if isinstance(event, dict)])
     if not found.ops:
         raise TraceError(
-            f"{file} holds no op: of its {len(events)} events none is on a device or names an hlo_op"
+            f"{file} holds no op: of {len(events)} events none is on a device or has an hlo_op"
         )
     return found
 

@@ -82,22 +82,23 @@ def test_too_long_is_refused() -> None:
 
 
 def test_fifty_megabytes_are_read_in_time() -> None:
-    layer = """  %p.{0} = bf16[64,160]{{1,0}} copy(%p)
-  %r.{0} = bf16[64,160]{{1,0}} all-reduce(%p.{0}), channel_id={0}, replica_groups=[2,2]<=[4], \
-use_global_device_ids=true, metadata={{op_name="jit(f)/layer_{0}/dot_general" stack_frame_id={0}}}
-  %d.{0} = bf16[64,64]{{1,0}} dot(%r.{0}, %r.{0}), lhs_contracting_dims={{1}}, \
-rhs_contracting_dims={{1}}, metadata={{op_name="jit(f)/layer_{0}/dot_general" stack_frame_id={0}}}
+    noted = 'metadata={op_name="jit(f)/layer_N/dot_general" stack_frame_id=N}\n'
+    layer = f"""  %p.N = bf16[64,160]{{1,0}} copy(%p)
+  %r.N = bf16[64,160]{{1,0}} all-reduce(%p.N), replica_groups=[2,2]<=[4], {noted}
+  %d.N = bf16[64,64]{{1,0}} dot(%r.N, %r.N), lhs_contracting_dims={{1}}, {noted}
 """
-    number = 50 * 2**20 // len(layer.format(10**6)) + 1
-    body = "".join(layer.format(i) for i in range(number))
+    layer += "".join(f"  %e{i}.N = bf16[64,64]{{1,0}} negate(%d.N), {noted}" for i in range(8))
+    number = 50 * 2**20 // len(layer.replace("N", "00000")) + 1
+    body = "".join(layer.replace("N", str(i)) for i in range(number))
     text = f"HloModule m\nENTRY %e {{\n  %p = bf16[64,160]{{1,0}} parameter(0)\n{body}}}\n"
-    assert len(text) > 45 * 2**20
-    start = time.perf_counter()
+    assert len(text) > 48 * 2**20
+    # Processor time: how busy the machine is does not count.
+    start = time.process_time()
     report = read_hlo(text, MESH)
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
     assert len(report.collectives) == len(report.dots) == number
     assert report.unread == ()
-    assert seconds < 60, f"{seconds:.0f} s"
+    assert seconds < 30, f"{seconds:.0f} s"
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from symscale.models.families.dense import Dense
 from symscale.models.keys import Keys
 
 _ENCODER = "an encoder: FLOPs are those of a token that sees the whole sequence"
+_FORWARD = ("relu", "gelu", "silu", "gated-gelu", "gated-silu", "gated-relu")
 _PAIR = (
     "an encoder-decoder: FLOPs are those of one token in and one token out, both sequences of the "
     "same length"
@@ -82,22 +83,23 @@ def t5(keys: Keys) -> Body:
         heads=("num_heads",),
         vocab=("vocab_size",),
     )
-    act = keys.own.get("feed_forward_proj", "relu")
-    if not isinstance(act, str):
-        keys.wrong("feed_forward_proj", act, "a word like relu or gated-gelu")
+    act = keys.word("feed_forward_proj", _FORWARD, default="relu")
     heads, head_dim = found["heads"], keys.a_size("d_kv", default=64)
     mlp = Mlp(found["ff"], act.startswith("gated"), activation=act.removeprefix("gated-"))
     below, above = _pair("rmsnorm", Attention(heads, heads, head_dim), mlp, after=False)
     buckets = keys.a_size("relative_attention_num_buckets", default=32)
-    ends = Ends(found["vocab"], keys.tied(), buckets=buckets)
     count = keys.optional("num_decoder_layers") or found["layers"]
+    # A umt5 has a table of relative positions in every layer, the others one a stack.
+    each = keys.model_type == "umt5"
+    ends = Ends(found["vocab"], keys.tied(), buckets=buckets * (count if each else 1))
+    below_ends = replace(ends, head=False, buckets=buckets * (found["layers"] if each else 1))
     return Body(
         found["width"],
         (above,) * count,
         ends,
         keys.optional("n_positions"),
         encoder=(below,) * found["layers"],
-        encoder_ends=replace(ends, head=False),
+        encoder_ends=below_ends,
         notes=(_PAIR,),
     )
 

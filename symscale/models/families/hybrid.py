@@ -93,7 +93,7 @@ def minimax(keys: Keys) -> Body:
             keys.wrong("attn_type_list", list(given), f"a list of {layers} numbers")
         if given:
             return tuple("full_attention" if one else "linear_attention" for one in given)
-        return tuple("linear_attention" if (i + 1) % 2 else "full_attention" for i in range(layers))
+        return tuple("full_attention" if (i + 1) % 2 else "linear_attention" for i in range(layers))
 
     words = windows.layer_words(keys, count, rule, _WORDS)
     softmax = dense.attention(keys, Dense(), found, Reach())

@@ -32,6 +32,8 @@ def routed(keys: Keys, *names: str) -> int | None:
 
     Null, 0, 1 and an absent key that has no class default all mean a dense model.
     """
+    if keys.present(*names) is None and any(name in keys.own for name in names):
+        return None
     found = keys.number_of(*names)
     return found if found > 1 else None
 

@@ -272,6 +272,7 @@ def ernie4_5_moe(keys: Keys) -> Body:
             moe.top_k(keys, count, "moe_k", "num_experts_per_tok"),
             width,
             biases=mlp.biases,
+            correction=True,
             shared=width * keys.number_of("moe_num_shared_experts"),
         )
         step = keys.a_size("moe_layer_interval", default=1)

@@ -76,12 +76,12 @@ def norm(kind: NormKind, source: str, result: str, gain: str, dims: str, over: s
     same traffic.
 
     >>> norm("layernorm", "In", "Xa", "g1", "B, D", "D")
-    ['layernorm(In[B, D], g1[D], b1[D]; D) -> Xa[B, D]']
+    ['layernorm(In[B, D], g1[D], g1b[D]; D) -> Xa[B, D]']
     """
     if kind == "none":
         return []
     if kind == "layernorm":
-        bias = "b" + gain[1:]
+        bias = f"{gain}b"
         args = f"{source}[{dims}], {gain}[{over}], {bias}[{over}]; {over}"
         return [f"layernorm({args}) -> {result}[{dims}]"]
     return [f"rmsnorm({source}[{dims}], {gain}[{over}]; {over}) -> {result}[{dims}]"]

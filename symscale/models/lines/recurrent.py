@@ -215,22 +215,22 @@ def gated_recurrence(spec: GatedRecurrence, source: str, result: str) -> Lines:
 
     Source: https://arxiv.org/abs/2402.19427.
     """
-    wide, row = ("B, D", "D, N_s, H_s", "B, N_s, H_s"), "B, N_s, H_s"
+    state = "B, N_s, P_s"
+    opened, taken = ("B, D", "D, N_s, P_s", state), ("B, D", "D, N_s, H_s", "B, N_s, H_s")
     text = [
-        *linear(source, "Wsz", "Sz", wide, "bsz"),
-        *linear(source, "Wsv", "Sv", wide, "bsv"),
+        *linear(source, "Wsz", "Sz", opened, "bsz"),
+        *linear(source, "Wsv", "Sv", taken, "bsv"),
         *_conv("Sv", "Convv", "Vc", "N_s, H_s", "bconvv"),
-        f"Vc[{row}] * Wsi[N_s, H_s, P_s] -> Gi0[B, N_s, P_s]",
-        "Gi0[B, N_s, P_s] + bsi[N_s, P_s] -> Gi[B, N_s, P_s]",
-        f"Vc[{row}] * Wsr[N_s, H_s, P_s] -> Gr0[B, N_s, P_s]",
-        "Gr0[B, N_s, P_s] + bsr[N_s, P_s] -> Gr[B, N_s, P_s]",
-        "mul(Gr[B, N_s, P_s], sA[N_s, P_s]) -> Rate[B, N_s, P_s]",
-        "mul(Before[B, N_s, P_s], Rate[B, N_s, P_s]) -> Decayed[B, N_s, P_s]",
-        "mul(Gi[B, N_s, P_s], Rate[B, N_s, P_s]) -> Upd[B, N_s, P_s]",
-        "Decayed[B, N_s, P_s] + Upd[B, N_s, P_s] -> State[B, N_s, P_s]",
-        "State[B, N_s, P_s] -> Lo[B, N_s, H_s]",
-        f"geglu(Sz[{row}], Lo[{row}]) -> Lg[{row}]",
-        *linear("Lg", "Wso", result, (row, "N_s, H_s, D", "B, D"), "bso"),
+        f"Vc[B, N_s, H_s] * Wsi[N_s, H_s, P_s] -> Gi0[{state}]",
+        f"Gi0[{state}] + bsi[N_s, P_s] -> Gi[{state}]",
+        f"Vc[B, N_s, H_s] * Wsr[N_s, H_s, P_s] -> Gr0[{state}]",
+        f"Gr0[{state}] + bsr[N_s, P_s] -> Gr[{state}]",
+        f"mul(Gr[{state}], sA[N_s, P_s]) -> Rate[{state}]",
+        f"mul(Before[{state}], Rate[{state}]) -> Decayed[{state}]",
+        f"mul(Gi[{state}], Rate[{state}]) -> Upd[{state}]",
+        f"Decayed[{state}] + Upd[{state}] -> State[{state}]",
+        f"geglu(Sz[{state}], State[{state}]) -> Lg[{state}]",
+        *linear("Lg", "Wso", result, (state, "N_s, P_s, D", "B, D"), "bso"),
     ]
     block = spec.width // spec.blocks
     sizes = {"N_s": spec.blocks, "H_s": block, "P_s": block, "J": spec.taps}

@@ -1,0 +1,162 @@
+"""Sums of monomials as exponents and coefficients: the quick way to one reduced ratio.
+
+SymPy's field reduces after every addition, at the price of a greatest common divisor each time.
+Here terms are collected first, under one denominator, and reduced once; where all denominators are
+monomials, as in nearly every cost, the reduction is a subtraction of exponents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import reduce
+from typing import Any
+
+from sympy import QQ, Add, Expr, Mul, Pow
+
+Terms = dict[tuple[int, ...], Any]  # coefficients by exponents, which may be below zero
+Below = tuple[tuple[Expr, int], ...]  # sums in the denominator, with their powers
+Parts = dict[Below, Terms]
+Leaf = Callable[[Expr], tuple[int, ...]]
+
+MOST_TERMS = 4000
+
+
+class Collector:
+    """Collects an expression over given bases; ``leaf`` yields the exponents of what is no sum."""
+
+    def __init__(self, size: int, leaf: Leaf) -> None:
+        self.none = (0,) * size
+        self.leaf = leaf
+
+    def parts(self, expr: Expr) -> Parts:
+        """The terms over each denominator."""
+        if expr.is_Rational:
+            value = QQ(int(expr.p), int(expr.q))
+            return {(): {self.none: value}} if value else {}
+        if isinstance(expr, Add):
+            return self._sum(map(self.parts, expr.args))
+        if isinstance(expr, Mul):
+            return reduce(self._product, map(self.parts, expr.args))
+        if isinstance(expr, Pow) and isinstance(expr.base, Add) and expr.exp.is_Integer:
+            times = int(expr.exp)
+            if times < 0:
+                return {((expr.base, -times),): {self.none: QQ(1)}}
+            return reduce(self._product, [self.parts(expr.base)] * times)
+        if isinstance(expr, Pow) and isinstance(expr.base, Mul) and expr.exp.is_Integer:
+            return self.parts(Mul(*(factor**expr.exp for factor in expr.base.args)))
+        return {(): {self.leaf(expr): QQ(1)}}
+
+    def _sum(self, several: Iterable[Parts]) -> Parts:
+        out: Parts = {}
+        for parts in several:
+            for below, terms in parts.items():
+                add_terms(out.setdefault(below, {}), terms)
+        return {below: terms for below, terms in out.items() if terms}
+
+    def _product(self, left: Parts, right: Parts) -> Parts:
+        made = (
+            {_joined(below, other): multiply(one, two)}
+            for below, one in left.items()
+            for other, two in right.items()
+        )
+        return self._sum(made)
+
+
+def add_terms(into: Terms, terms: Terms) -> None:
+    """Add terms to others in place; what cancels is dropped."""
+    for exponents, coeff in terms.items():
+        total = into.get(exponents, 0) + coeff
+        if total:
+            into[exponents] = total
+        else:
+            into.pop(exponents, None)
+
+
+def multiply(left: Terms, right: Terms) -> Terms:
+    """The product of two sums of monomials."""
+    if len(left) * len(right) > MOST_TERMS:
+        raise OverflowError
+    out: Terms = {}
+    for exponents, coeff in left.items():
+        shifted = {
+            tuple(map(int.__add__, exponents, other)): coeff * value
+            for other, value in right.items()
+        }
+        add_terms(out, shifted)
+    return out
+
+
+def _joined(left: Below, right: Below) -> Below:
+    if not left or not right:
+        return left or right
+    powers = dict(left)
+    for base, times in right:
+        powers[base] = powers.get(base, 0) + times
+    return tuple(sorted(powers.items(), key=lambda item: item[0].sort_key()))
+
+
+def over_one(collector: Collector, parts: Parts) -> tuple[Terms, Terms]:
+    """All parts over one denominator: numerator and denominator, not reduced."""
+    powers: dict[Expr, int] = {}
+    for below in parts:
+        for base, times in below:
+            powers[base] = max(times, powers.get(base, 0))
+    sums = {base: collector.parts(base) for base in powers}
+    if any(set(found) - {()} for found in sums.values()):
+        raise OverflowError
+    plain = {base: found[()] for base, found in sums.items()}
+    top: Terms = {}
+    for below, terms in parts.items():
+        held = dict(below)
+        missing = [plain[b] for b, times in powers.items() for _ in range(times - held.get(b, 0))]
+        add_terms(top, reduce(multiply, missing, terms))
+    factors = [plain[base] for base, times in powers.items() for _ in range(times)]
+    return top, reduce(multiply, factors, {collector.none: QQ(1)})
+
+
+def shifted(top: Terms, bottom: Terms) -> tuple[Terms, Terms]:
+    """Numerator and denominator with whole exponents and no monomial in common."""
+    low = tuple(map(min, zip(*top, strict=True)))
+    under = tuple(map(min, zip(*bottom, strict=True)))
+    common = tuple(map(min, low, under))
+    return (
+        {tuple(map(int.__sub__, e, common)): c for e, c in top.items()},
+        {tuple(map(int.__sub__, e, common)): c for e, c in bottom.items()},
+    )
+
+
+def single_place(poly: Any) -> int | None:
+    """An unknown that occurs in one term only, to the first power; a sign of having no factors."""
+    for place in range(poly.ring.ngens):
+        powers = [exponents[place] for exponents in poly]
+        if max(powers) == 1 and sum(powers) == 1:
+            return place
+    return None
+
+
+def coprime(numer: Any, denom: Any) -> bool:
+    """Whether a polynomial certainly shares no factor with a denominator of several terms.
+
+    Where an unknown stands in one term of it, the denominator has a root with all other unknowns
+    chosen at will; a numerator that is not zero there is no multiple of it. False when in doubt.
+    """
+    place = single_place(denom)
+    if place is None or not all(any(e[i] == 0 for e in denom) for i in range(denom.ring.ngens)):
+        return False
+    point = [QQ(2 * i + 3) for i in range(denom.ring.ngens)]
+    point[place] = QQ(0)
+    rest = value_at(denom, point)
+    point[place] = QQ(1)
+    point[place] = -rest / (value_at(denom, point) - rest)
+    return bool(value_at(numer, point))
+
+
+def value_at(poly: Any, point: list[Any]) -> Any:
+    """A polynomial's value at a point of rationals."""
+    total = QQ(0)
+    for exponents, coeff in poly.items():
+        for place, power in enumerate(exponents):
+            if power:
+                coeff = coeff * point[place] ** power
+        total = total + coeff
+    return total
