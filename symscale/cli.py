@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = _parser().parse_args(arguments)
     try:
-        options.run(options)
+        status: int | None = options.run(options)
     except SymscaleError as error:
         print(f"symscale: {_one_line(error)}", file=sys.stderr)
         return 2
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("symscale: interrupted", file=sys.stderr)
         return 130
-    return 0
+    return status or 0
 
 
 def _one_line(error: Exception) -> str:
@@ -83,13 +83,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"symscale {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for add in (_add_report, _add_params, _add_flops, _add_crossover, _add_chips, _add_models):
+    for add in (
+        _add_report, _add_params, _add_flops, _add_crossover, _add_chips, _add_models,
+        _add_check,
+    ):
         add(commands)
     return parser
 
 
 def _command(
-    commands: Any, name: str, run: Callable[[argparse.Namespace], None], help_text: str
+    commands: Any, name: str, run: Callable[[argparse.Namespace], int | None], help_text: str
 ) -> argparse.ArgumentParser:
     made: argparse.ArgumentParser = commands.add_parser(name, help=help_text, description=help_text)
     made.add_argument("--json", action="store_true", help="print one JSON object")
@@ -150,6 +153,28 @@ def _add_chips(commands: Any) -> None:
 def _add_models(commands: Any) -> None:
     made = _command(commands, "models", _models, "The zoo, or one model with its sizes and source.")
     made.add_argument("name", nargs="?", metavar="NAME")
+
+
+def _add_check(commands: Any) -> None:
+    made = _command(
+        commands, "check", _check, "Hold a sharded program against what XLA makes of it; exit status "
+        "1 when a difference has no known reason. Needs the extra xla.",
+    )  # fmt: skip
+    made.add_argument("lines", nargs="*", metavar="LINE", help="a program; the two-matmul layer")
+    made.add_argument("--model", help="a decoder layer of this model instead, at small sizes")
+    made.add_argument("--strategy", help="a strategy's name, e.g. fsdp+tp")
+    made.add_argument("--shard", action="append", default=[], metavar="ARRAY", help="e.g. In[B_X,D]")
+    made.add_argument("--mesh", type=_mesh, metavar="X=..,Y=..", help="the mesh (X=4,Y=2)")
+    made.add_argument("--sizes", type=_mesh, default={}, metavar="B=..,D=..", help="sizes of dims")
+    made.add_argument("--inputs", metavar="A,B", help="activations from outside; the first array")
+    which = made.add_mutually_exclusive_group()
+    for name, text in (("backward", "the backward pass alone"), ("joint", "forward and gradient")):
+        which.add_argument(f"--{name}", dest="which", action="store_const", const=name, help=text)
+    made.add_argument("--explicit", action="store_true", help="collectives written out (shard_map)")
+    made.add_argument("--pinned", action="store_true", help="state where each op computes, too")
+    made.add_argument("--source", action="store_true", help="print the JAX source and stop")
+    made.add_argument("--catalogue", action="store_true", help="check all programs of the catalogue")
+    made.add_argument("-o", "--output", metavar="FILE", help="write the catalogue's page here")
 
 
 def _show(options: argparse.Namespace, data: Any, text: str) -> None:
@@ -230,6 +255,32 @@ def _models(options: argparse.Namespace) -> None:
     else:
         found = model(options.name)
         _show(options, found.to_dict(), found.card())
+
+
+def _check(options: argparse.Namespace) -> int:
+    from symscale.xla.check import Question, check, source
+
+    if options.catalogue:
+        from symscale.xla.catalogue import run_catalogue
+
+        return run_catalogue(options.output, options.json)
+    question = Question(
+        tuple(options.lines),
+        options.model,
+        options.strategy,
+        tuple(options.shard),
+        options.mesh or {"X": 4, "Y": 2},
+        options.sizes,
+        tuple(options.inputs.split(",")) if options.inputs else None,
+    )
+    how = (options.which or "forward", options.explicit, options.pinned)
+    if options.source:
+        written = source(question, *how)
+        _show(options, written.to_dict(), written.text.rstrip())
+        return 0
+    found = check(question, *how)
+    _show(options, found.to_dict(), str(found))
+    return 0 if found.ok else 1
 
 
 if __name__ == "__main__":

@@ -61,6 +61,27 @@ H = _add("H", "H", "head dimension", "1", "dim")
 V = _add("V", "V", "vocabulary size", "1", "dim")
 E = _add("E", "E", "number of experts", "1", "dim")
 k = _add("k", "k", "experts per token", "1", "count")
+F_e = _add("F_e", "F_e", "feed-forward width of one expert", "1", "dim")
+F_s = _add("F_s", "F_s", "feed-forward width of the shared experts together", "1", "dim")
+R_q = _add("R_q", "R_q", "rank of the queries of latent attention", "1", "dim")
+R_kv = _add("R_kv", r"R_{\mathrm{kv}}", "rank of the keys and values of latent attention", "1", "dim")
+H_n = _add("H_n", "H_n", "head dimension without rotation, of latent attention", "1", "dim")
+H_r = _add("H_r", "H_r", "rotated head dimension, of latent attention", "1", "dim")
+H_v = _add("H_v", "H_v", "head dimension of the values", "1", "dim")
+T_max = _add("T_max", r"T_{\max}", "rows of the table of learned positions", "token", "dim")
+S_w = _add("S_w", "S_w", "window: keys that a token sees at most", "token", "dim")
+S_c = _add("S_c", "S_c", "chunk: tokens that see each other", "token", "dim")
+N_s = _add("N_s", "N_s", "heads of a recurrent state", "1", "dim")
+K_s = _add("K_s", "K_s", "groups of state heads that share a key", "1", "dim")
+H_s = _add("H_s", "H_s", "key side of a recurrent state", "1", "dim")
+P_s = _add("P_s", "P_s", "value side of a recurrent state", "1", "dim")
+J = _add("J", "J", "taps of a short convolution", "token", "dim")
+L_dense = _add("L_dense", r"L_{\mathrm{dense}}", "layers with a dense block", "layer", "count")
+L_moe = _add("L_moe", r"L_{\mathrm{moe}}", "layers with experts", "layer", "count")
+L_full = _add("L_full", r"L_{\mathrm{full}}", "layers that see all keys", "layer", "count")
+L_window = _add("L_window", r"L_{\mathrm{window}}", "layers with a window", "layer", "count")
+L_enc = _add("L_enc", r"L_{\mathrm{enc}}", "layers of the encoder", "layer", "count")
+L_mtp = _add("L_mtp", r"L_{\mathrm{mtp}}", "multi-token-prediction modules", "layer", "count")
 X = _add("X", "X", "size of mesh axis X", "1", "axis")
 Y = _add("Y", "Y", "size of mesh axis Y", "1", "axis")
 Z = _add("Z", "Z", "size of mesh axis Z", "1", "axis")
@@ -103,9 +124,19 @@ W_pcie = _add(
     "W_pcie", r"W_{\mathrm{pcie}}", "PCIe bandwidth of one chip, one way", "byte/s", "rate"
 )
 t_hop = _add("t_hop", r"t_{\mathrm{hop}}", "latency of one hop", "s", "time")
+t_net = _add("t_net", r"t_{\mathrm{net}}", "latency of one message between hosts", "s", "time")
+t_F = _add("t_F", "t_F", "forward of a microbatch through one device's layers", "s", "time")
+t_B = _add("t_B", "t_B", "gradient of the inputs of a device's layers, a microbatch", "s", "time")
+t_W = _add("t_W", "t_W", "gradient of the weights of a device's layers, a microbatch", "s", "time")
+t_FB = _add("t_FB", r"t_{\mathrm{FB}}", "forward and whole backward, overlapped", "s", "time")
 
 #: Names that stand for one thing only; any other may name a dim here and a mesh axis there.
 BUILT_IN = frozenset(_INFO)
+
+# Of a pipeline; not built in, since programs have long used these letters for dims and axes.
+p = _add("p", "p", "pipeline devices", "1", "count")
+m = _add("m", "m", "microbatches in one step", "1", "count")
+v = _add("v", "v", "model chunks on one pipeline device", "1", "count")
 
 #: The symbols that ``from symscale import *`` brings.
 EXPORTED = (

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from html import escape
-from math import prod
 from types import MappingProxyType
 from typing import Any
 
@@ -25,12 +24,16 @@ from symscale.hardware.figure import (
     meaning,
     short,
 )
-from symscale.hardware.layout import Layout, TorusShape, mesh_axes, mesh_sizes, mesh_text
-from symscale.hardware.networks import Fidelity, Switch, Torus
+from symscale.hardware.fabric import Fabric
+from symscale.hardware.fidelity import Fidelity
+from symscale.hardware.layout import Layout, TorusShape, mesh_axes, mesh_sizes
+from symscale.hardware.layouts import LayoutChoice, layout_choice
+from symscale.hardware.placement import Placement
+from symscale.hardware.placing import placed, reach, unsized
 from symscale.hardware.table import html_table, note, text_table
 
 _BY_DTYPE = {
-    "bf16": "C", "f16": "C_f16", "f32": "C_f32",
+    "bf16": "C", "f16": "C_f16", "f32": "C_f32", "tf32": "C_tf32",
     "fp8": "C_fp8", "fp4": "C_fp4", "int8": "C_int8", "int4": "C_int4",
 }  # fmt: skip
 
@@ -54,8 +57,7 @@ class Chip(Mapping[Symbol, Expr]):
     title: str
     vendor: str
     entries: tuple[Figure, ...]
-    torus: TorusShape | None = None
-    switch_rate: str | None = None
+    fabric: Fabric = field(default_factory=lambda: Fabric("switch", rate="W_nvlink"))
     aliases: tuple[str, ...] = ()
     traps: tuple[str, ...] = ()
     file: str = ""
@@ -120,6 +122,21 @@ class Chip(Mapping[Symbol, Expr]):
         if dtype not in _BY_DTYPE:
             raise HardwareError(f"unknown dtype {dtype!r}; known are {', '.join(_BY_DTYPE)}")
         return self.figure(_BY_DTYPE[dtype]).value
+
+    @property
+    def torus(self) -> TorusShape | None:
+        """The torus of a whole pod, or None for a chip that has none."""
+        return self.fabric.torus
+
+    @property
+    def reach(self) -> int:
+        """The most chips that one mesh can have: a pod, or all nodes of its network.
+
+        >>> from symscale.hardware.chips import chip
+        >>> chip("h100").reach, chip("tpu-v5e").reach
+        (1024, 256)
+        """
+        return reach(self)
 
     @property
     def hbm_bytes(self) -> Integer:
@@ -202,37 +219,56 @@ class Chip(Mapping[Symbol, Expr]):
         fidelity: Fidelity = "ideal",
         sizes: Mapping[Any, int] | None = None,
         links: Mapping[str, int] | None = None,
+        layout: str | LayoutChoice | None = None,
+        reduces: Iterable[str] = (),
     ) -> Network:
         """The network under these mesh axes, with sizes and links still symbols.
 
-        ``sizes`` decide which axes wrap around (without them all do) and are checked against the
-        pod; ``layout(axes, sizes).bindings`` are the numbers for ``M_X`` that go with it, unless
-        ``links`` lays some axes otherwise.
+        ``sizes`` decide which axes wrap around (without them all do), which levels of a tree they
+        cross, and are checked against the pod; ``layout(axes, sizes).bindings`` are the numbers for
+        ``M_X`` that go with it, unless ``links`` lays some axes otherwise. ``layout`` is what
+        ``--layout`` takes (see :func:`layout_choice`), ``reduces`` names levels whose switches add
+        up an AllReduce ("node", "leaf"...).
 
         Raises:
-            HardwareError: for more mesh axes than the torus has, a mesh larger than the chip's
-                scale-up domain, an unknown fidelity, or a size that is no positive whole number.
+            HardwareError: for more mesh axes than the torus has, one that does not fit it, a mesh
+                larger than the pod, an unknown fidelity, or a size that is no positive whole number.
+            MissingFigure: for a latency or a network that the chip has no number for.
 
         >>> from symscale.hardware.chips import chip
         >>> chip("tpu-v5e").network(["X", "Y"], "ring", {"X": 4, "Y": 16}).wrap
         {'X': False, 'Y': True}
         """
         names = mesh_axes(axes)
-        layout = {**self.layout(names, sizes), **(links or {})}
-        known = {} if sizes is None else mesh_sizes(names, sizes)
-        self._check_fits(known)
-        if self.torus is None:
-            return Switch(fidelity, symbol(self.switch_rate or "W_nvlink"))
-        wide = {name: size for name, size in known.items() if size > 1}
-        return Torus(fidelity, wrap=self.torus.wraps(wide, layout))
+        if fidelity == "latency":
+            self.figure("t_hop")
+        if sizes is None:
+            self.layout(names)
+            return unsized(self, fidelity, frozenset(reduces))
+        found = self.placement(names, sizes, links, layout)
+        if fidelity == "latency" and found.levels:
+            self.figure("t_net")
+        made: Network = found.network(fidelity, frozenset(reduces))
+        return made
 
-    def _check_fits(self, sizes: Mapping[str, int]) -> None:
-        count = prod(sizes.values())
-        if sizes and count > self.domain:
-            whole = f"one {self.name} {'pod' if self.torus else 'node'}"
-            raise HardwareError(
-                f"mesh {mesh_text(sizes)} has {count} chips; {whole} has {self.domain}"
-            )
+    def placement(
+        self,
+        axes: Iterable[str],
+        sizes: Mapping[Any, int],
+        links: Mapping[str, int] | None = None,
+        layout: str | LayoutChoice | None = None,
+    ) -> Placement:
+        """Where mesh axes of these sizes lie: levels, strides, and what each waits for.
+
+        Raises:
+            HardwareError: as :meth:`network`.
+
+        >>> from symscale.hardware.chips import chip
+        >>> [a.binding for a in chip("h100").placement(["X", "Y"], {"X": 2, "Y": 8}).axes]
+        ['leaf', 'node']
+        """
+        names = mesh_axes(axes)
+        return placed(self, names, mesh_sizes(names, sizes), links or {}, layout_choice(layout))
 
     def to_dict(self) -> dict[str, Any]:
         """All that is known of the chip, for JSON."""
@@ -242,14 +278,9 @@ class Chip(Mapping[Symbol, Expr]):
             "vendor": self.vendor,
             "edition": self.edition,
             "figures": {entry.name: entry.to_dict() for entry in self.entries},
-            "network": self._network_dict(),
+            "network": self.fabric.to_dict(),
             "traps": list(self.traps),
         }
-
-    def _network_dict(self) -> dict[str, Any]:
-        if self.torus is None:
-            return {"kind": "switch", "rate": self.switch_rate}
-        return {"kind": "torus", **self.torus.to_dict()}
 
     def __repr__(self) -> str:
         edition = f", edition {self.edition}" if self.edition else ""

@@ -13,19 +13,29 @@ from symscale.algebra.errors import HardwareError, SymbolError, near
 from symscale.algebra.substitution import exact
 from symscale.algebra.symbols import EXPORTED, info
 
-#: The rate symbols that a chip can give a number for, in the order of the symbol table.
-RATES = tuple(name for name in EXPORTED if info(name).kind == "rate")
+#: The symbols of rates and latencies that a chip can give a number for, in the table's order.
+RATES = (*(name for name in EXPORTED if info(name).kind in ("rate", "time")), "t_net")
 
 #: What else is known of a chip: meaning and unit of each figure that has no symbol.
 FACTS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "C_f16": ("matrix rate of one chip in f16, dense", "FLOP/s"),
+        "C_tf32": ("matrix rate of one chip in f32 rounded to tf32, dense", "FLOP/s"),
         "hbm_bytes": ("HBM of one chip", "byte"),
+        "host_bytes": ("memory of one host", "byte"),
         "vmem_bytes": ("on-chip memory of one chip", "byte"),
         "cmem_bytes": ("second on-chip memory of one chip", "byte"),
+        "sbuf_bytes": ("state buffers of one chip", "byte"),
+        "sram_bytes": ("on-chip memory of one chip", "byte"),
         "l2_bytes": ("level-2 cache of one chip", "byte"),
+        "infinity_cache_bytes": ("last-level cache of one chip", "byte"),
         "smem_bytes": ("shared memory of one core", "byte"),
+        "tmem_bytes": ("tensor memory of one core", "byte"),
         "cores": ("TensorCores of a TPU, multiprocessors of a GPU", "1"),
+        "alus": ("vector lanes with an ALU of one core", "1"),
+        "clock": ("clock of one core", "Hz"),
+        "switches": ("scale-up switches of one node", "1"),
+        "switch_ports": ("links of one scale-up switch", "1"),
         "links": ("scale-up links of one chip", "1"),
         "link_oneway": ("bandwidth of one scale-up link, one way", "byte/s"),
         "domain": ("chips joined by scale-up links", "chip"),
@@ -34,6 +44,7 @@ FACTS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "chips_per_host": ("chips of one host", "chip"),
         "tdp": ("power of one chip", "W"),
         "price": ("price of one chip", "USD/(chip h)"),
+        "purchase": ("price of one chip, bought", "USD"),
     }
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import permutations
 from math import prod
 from types import MappingProxyType
 from typing import Any, Literal
@@ -12,6 +13,7 @@ from sympy import Integer, Symbol
 
 from symscale.algebra.errors import HardwareError
 from symscale.algebra.symbols import links
+from symscale.hardware.edges import Edge, balanced
 
 WrapRule = Literal["axis", "cube"]
 
@@ -94,6 +96,56 @@ class TorusShape:
             return {name: size == edges[name] for name, size in sizes.items()}
         full = all(size % edges[name] == 0 for name, size in sizes.items())
         return dict.fromkeys(sizes, full)
+
+    def edges(
+        self, sizes: Mapping[str, int], layout: Mapping[str, int]
+    ) -> dict[str, tuple[Edge, ...]]:
+        """The physical axes under each mesh axis, as equal as can be.
+
+        Rule ``cube`` lets a slice have any shape that its pod has the chips for; rule ``axis`` keeps
+        to the edges of the torus.
+
+        Raises:
+            HardwareError: for a mesh axis that does not fit.
+
+        >>> v5e = TorusShape((16, 16), "axis", 16)
+        >>> [edge.size for edge in v5e.edges({"X": 128}, {"X": 2})["X"]]
+        [8, 16]
+        """
+        ones = {name: (Edge(1, True),) for name, size in sizes.items() if size == 1}
+        wide = {name: size for name, size in sizes.items() if size > 1}
+        if self.rule == "cube":
+            full = all(self.wraps(wide, layout).values())
+            cut = {
+                name: balanced(size, None, layout[name], self.wrap_size)
+                for name, size in wide.items()
+            }
+            return {**ones, **{n: tuple(Edge(e, full) for e in cut[n]) for n in cut}}
+        cut = self._cut(wide, layout)
+        return {
+            **ones,
+            **{n: tuple(Edge(e, e == self.wrap_size) for e in cut[n]) for n in cut},
+        }
+
+    def _cut(
+        self, sizes: Mapping[str, int], layout: Mapping[str, int]
+    ) -> dict[str, tuple[int, ...]]:
+        """Mesh axes over the torus's own edges, in the first order in which all of them fit."""
+        found: dict[str, tuple[int, ...]] = {}
+        for order in dict.fromkeys(permutations(self.shape)):
+            start, found = 0, {}
+            for name, size in sizes.items():
+                limits = tuple(sorted(order[start : start + layout[name]]))
+                start += layout[name]
+                found[name] = balanced(size, limits, len(limits), 1) if limits else ()
+            if all(found.values()):
+                return found
+        name = next(name for name, cut in found.items() if not cut)
+        whole = "x".join(map(str, self.shape))
+        raise HardwareError(
+            f"mesh axis {name} = {sizes[name]} does not fit {layout[name]} of the axes of a torus of "
+            f"{whole} chips; split it, or lay it over more of them"
+        )
 
     def spread(self, axes: tuple[str, ...]) -> Layout:
         """Lay mesh axes over all physical axes: the first takes what the others leave.

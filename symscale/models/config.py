@@ -10,14 +10,14 @@ import html
 import os
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
 from symscale.algebra.errors import ModelError, near
-from symscale.models.blocks import Attention, Body, Experts, Latent, Mlp, NormKind
-from symscale.models.families.dense import NAMES
+from symscale.models.blocks import Attention, Body, Ends, Experts, Latent, Mlp, NormKind
+from symscale.models.families.dense import NAMES, layer
 from symscale.models.families.registry import SAME, TEXT_OF, known_model_types, readers
 from symscale.models.families.towers import tower
 from symscale.models.jsonfile import kind, load_object, one_line, plain_copy, show
@@ -42,7 +42,7 @@ _OFF = (None, 0, 1, False)
 class ModelConfig:
     """What a model is made of, and where that comes from.
 
-    The first sizes are those of the most common layer; ``body`` has every layer.
+    The sizes are those of the most common layer; ``body`` has every layer.
 
     Attributes:
         name: what to call the model.
@@ -60,7 +60,8 @@ class ModelConfig:
         gated: whether the MLP has a gate beside its up projection (SwiGLU type).
         norm: the kind of the last norm.
         dtype: storage type of the unquantised weights.
-        body: layers, ends, and what stands beside them.
+        plan: every layer, the ends, and what stands beside them; None for the usual decoder, whose
+            layers all have the sizes above.
         defaulted: keys that were absent and took the class default (``torch_dtype``: bf16 assumed).
         raw: the mapping that was read, the text part of a multimodal one included as it stood.
     """
@@ -80,11 +81,16 @@ class ModelConfig:
     gated: bool
     norm: NormKind
     dtype: Dtype
-    body: Body = field(repr=False)
+    plan: Body | None = field(default=None, repr=False)
     defaulted: tuple[str, ...] = ()
     raw: Mapping[str, Any] = field(
         default_factory=lambda: MappingProxyType({}), repr=False, compare=False
     )
+
+    @property
+    def body(self) -> Body:
+        """Every layer, the ends, and what stands beside them."""
+        return self.plan or _usual(self)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -92,8 +98,8 @@ class ModelConfig:
         return self.body.notes
 
     def to_dict(self) -> dict[str, Any]:
-        """All attributes but ``raw`` and ``body``, JSON-able."""
-        hidden = ("raw", "body")
+        """All attributes but ``raw`` and ``plan``, JSON-able."""
+        hidden = ("raw", "plan")
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in hidden}
         return values | {"defaulted": list(self.defaulted), "notes": list(self.notes)}
 
@@ -182,7 +188,7 @@ def _read(where: str, config: dict[str, Any], name: str | None, origin: str) -> 
     mixer = _most_common(body, (Attention, Latent))
     feed = _most_common(body, (Mlp, Experts))
     dtype = _dtype(keys)
-    return ModelConfig(
+    made = ModelConfig(
         name=name or _own_name(keys),
         source=origin,
         model_type=model_type,
@@ -198,10 +204,19 @@ def _read(where: str, config: dict[str, Any], name: str | None, origin: str) -> 
         gated=feed.gated,
         norm=body.ends.final_norm,
         dtype=dtype,
-        body=body,
         defaulted=tuple(keys.defaulted),
         raw=MappingProxyType(config),
     )
+    return made if body == _usual(made) else replace(made, plan=body)
+
+
+def _usual(config: ModelConfig) -> Body:
+    """The decoder of the Llama type that has the sizes of a configuration."""
+    mixer = Attention(config.heads, config.kv_heads, config.head_dim)
+    feed = Mlp(config.ff, config.gated, activation="silu" if config.gated else "gelu")
+    one = layer("pre", config.norm, mixer, feed)
+    ends = Ends(config.vocab, config.tied, final_norm=config.norm)
+    return Body(config.width, (one,) * config.layers, ends, config.context)
 
 
 def _most_common(body: Body, kinds: tuple[type, ...]) -> Any:
@@ -267,3 +282,12 @@ def _refuse_unread(keys: Keys, body: Body) -> None:
                 f"{key} {show(keys.own[key])}: a {keys.model_type} has no experts; "
                 f"it must be absent, or the model_type another"
             )
+    window = keys.own.get("sliding_window")
+    if window is None or "sliding_window" in keys.asked:
+        return
+    width = keys.size("sliding_window")
+    if body.context is None or width < body.context:
+        keys.fail(
+            f"sliding_window {width}: a {keys.model_type} sees all keys; it must be null, or "
+            "layer_types say which layers have it"
+        )

@@ -57,11 +57,15 @@ _ORDER = ("D", "F", "F_e", "F_s", "E", "k", "N", "K", "G", "H", "V")
 
 @dataclass(frozen=True)
 class Reach:
-    """How many keys a token's query meets: a causal mask, a window, a chunk, or all."""
+    """How many keys a token's query meets: a causal mask, a window, a chunk, or all.
+
+    ``keeps`` is false where the cache keeps tokens behind the window (sparse attention).
+    """
 
     causal: bool = True
-    window: int | None = None
-    chunk: int | None = None
+    window: Symbol | None = None
+    chunk: Symbol | None = None
+    keeps: bool = True
 
 
 @dataclass(frozen=True)
@@ -187,7 +191,7 @@ class _Builder:
             self.program(lines),
             count,
             number,
-            Reach(*reach_of(layer)),
+            self.reach(layer),
             lines.cached,
             lines.state,
             lines.tails,
@@ -195,13 +199,25 @@ class _Builder:
             layer,
         )
 
+    def reach(self, layer: Layer) -> Reach:
+        causal, window, chunk, keeps = reach_of(layer)
+        return Reach(causal, self.named("S_w", window), self.named("S_c", chunk), keeps)
+
+    def named(self, name: str, size: int | None) -> Symbol | None:
+        """The symbol of a size, under a further name where the name is taken by another size."""
+        return None if size is None else symbol(self.free(name, size))
+
+    def free(self, dim: str, size: int) -> str:
+        name, number = dim, 2
+        while self.numbers.setdefault(name, size) != size:
+            name, number = f"{dim}_{number}", number + 1
+        return name
+
     def fitted(self, lines: Lines) -> Lines:
         """The lines, with a new name for a dim that has another size elsewhere in the model."""
         names = {}
         for dim, size in lines.sizes.items():
-            name, number = dim, 2
-            while self.numbers.setdefault(name, size) != size:
-                name, number = f"{dim}_{number}", number + 1
+            name = self.free(dim, size)
             if name != dim:
                 names[dim] = name
         if not names:

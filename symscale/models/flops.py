@@ -8,10 +8,24 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from sympy import Expr
+from sympy import Expr, Rational
 
+from symscale.algebra.errors import ModelError
+from symscale.algebra.substitution import exact
+from symscale.algebra.symbols import S as Keys
 from symscale.algebra.symbols import T
 from symscale.models.model import Model, model
+from symscale.models.remat import Policy
+from symscale.models.scores import Causal
+
+_CAUSAL = MappingProxyType(
+    {
+        False: "all of them",
+        True: "half of them (causal)",
+        "half": "half of them (causal)",
+        "exact": "every pair of the causal mask",
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -27,9 +41,10 @@ class FlopsPerToken:
     def __str__(self) -> str:
         rows = [
             f"{self.model.name}, sequences of {self.length:,} tokens",
-            f"  {self.formula}",
+            *_wrapped(str(self.formula)),
             f"  = {self.value:,.0f} FLOPs a token",
             *(f"  {name}: {said}" for name, said in self.conventions.items()),
+            *(line for note in self.model.notes for line in _wrapped(f"covers: {note}")),
         ]
         return "\n".join(rows)
 
@@ -42,7 +57,14 @@ class FlopsPerToken:
             "flops_per_token": int(self.value) if whole else self.value,
             "formula": str(self.formula),
             "conventions": dict(self.conventions),
+            "notes": list(self.model.notes),
         }
+
+
+def _wrapped(text: str) -> list[str]:
+    from textwrap import wrap
+
+    return wrap(text, 78, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
 
 
 def flops_per_token(
@@ -50,20 +72,169 @@ def flops_per_token(
     length: int,
     *,
     training: bool = False,
-    causal: bool = False,
+    causal: Causal = False,
+    recompute: Policy | None = None,
+    head: bool = True,
+    embeddings: bool = False,
+    mtp: bool = False,
+    capacity: float = 1,
 ) -> FlopsPerToken:
     """Count a token's matrix FLOPs (see :meth:`Model.flops_per_token`).
 
+    Raises:
+        ModelError: an unknown model, or a recomputation without a backward pass.
+
     >>> flops_per_token("llama-2-7b", 4096).value
-    15361638400.0
+    15362686976.0
     """
     found = model(source)
-    formula = found.flops_per_token(T, training=training, causal=causal)
-    value = float(formula.subs(found).subs(T, length))
+    if recompute is not None and not training:
+        raise ModelError("recompute counts what the backward pass repeats; it needs training=True")
+    formula = found.flops_per_token(
+        T,
+        training=training,
+        causal=causal,
+        recompute=recompute,
+        head=head,
+        embeddings=embeddings,
+        mtp=mtp,
+        capacity=capacity,
+    )
+    value = float(found.flops_per_token(
+        length,
+        training=training,
+        causal=causal,
+        recompute=recompute,
+        head=head,
+        embeddings=embeddings,
+        mtp=mtp,
+        capacity=capacity,
+    ).subs(found))  # fmt: skip
     said = {
         "multiply-add": "2 FLOPs",
-        "passes": "forward and backward, nothing recomputed" if training else "forward",
-        "attention scores": "half of them (causal)" if causal else "all of them",
-        "embedding": "lookup, no FLOPs; the output head is counted",
+        "passes": _passes(training, recompute),
+        "attention scores": _CAUSAL[causal],
+        "embedding": _ends(head, embeddings),
     }
+    if found.params.sparse:
+        said["experts"] = f"those a token visits; buffers of {float(capacity):g} times their share"
+    if found.params.mtp != 0:
+        said["multi-token prediction"] = "counted, each module with a head" if mtp else "not counted"
     return FlopsPerToken(found, length, formula, value, MappingProxyType(said))
+
+
+def _passes(training: bool, recompute: Policy | None) -> str:
+    if not training:
+        return "forward"
+    if recompute is None:
+        return "forward and backward, nothing recomputed (MFU)"
+    return f"forward, backward, and what policy {recompute} recomputes (HFU)"
+
+
+def _ends(head: bool, embeddings: bool) -> str:
+    first = "one-hot product" if embeddings else "lookup, no FLOPs"
+    return f"{first}; the output head is {'counted' if head else 'not counted'}"
+
+
+def decode_flops(
+    source: str | os.PathLike[str] | Mapping[str, Any] | Model,
+    context: int,
+    *,
+    absorbed: bool = True,
+) -> FlopsPerToken:
+    """Count the matrix FLOPs of one new token behind a cached context.
+
+    >>> decode_flops("llama-2-7b", 4096).value
+    15362686976.0
+    """
+    found = model(source)
+    formula = found.decode_flops_per_token(Keys, absorbed)
+    value = float(found.decode_flops_per_token(context, absorbed).subs(found))
+    said = {"multiply-add": "2 FLOPs", "passes": "one decode step", "attention scores": "all cached"}
+    if "R_kv" in {symbol.name for symbol in found}:
+        said["latent attention"] = "absorbed" if absorbed else "keys and values made again"
+    return FlopsPerToken(found, context, formula, value, MappingProxyType(said))
+
+
+@dataclass(frozen=True)
+class RuleOfThumb:
+    """FLOPs for one token as a multiple of N, with the N that was meant."""
+
+    factor: int
+    parameters: Expr
+    number: int
+    attention: Expr | None
+    value: Rational
+    conventions: Mapping[str, str]
+
+    def __repr__(self) -> str:
+        said = "; ".join(f"{name}: {text}" for name, text in self.conventions.items())
+        return f"{self.factor} N = {float(self.value):.6g} FLOPs a token, N = {self.number:,} ({said})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Number, N and conventions."""
+        return {
+            "factor": self.factor,
+            "N": self.number,
+            "flops_per_token": float(self.value),
+            "formula": str(self.parameters),
+            "conventions": dict(self.conventions),
+        }
+
+
+def rule_of_thumb(
+    source: str | os.PathLike[str] | Mapping[str, Any] | Model,
+    *,
+    training: bool = True,
+    recompute: bool = False,
+    active: bool = True,
+    embedding: bool = True,
+    head: bool = True,
+    positions: bool = True,
+    length: int | None = None,
+    causal: Causal = False,
+) -> RuleOfThumb:
+    """2N, 6N or 8N for a token, by the N that is meant; with ``length``, plus the scores' part.
+
+    Args:
+        source: a model, or what names one.
+        training: 6N instead of 2N.
+        recompute: 8N: the whole forward pass a second time (hardware FLOPs).
+        active: of a mixture of experts, the parameters that a token meets.
+        embedding: count the input embedding in N.
+        head: count the output head in N.
+        positions: count learned positions in N.
+        length: tokens in a sequence; adds attention's scores (12 L H Q T in training).
+        causal: how the scores are counted (see :func:`mean_keys`).
+
+    Source: PaLM, https://arxiv.org/abs/2204.02311, appendix B.
+
+    >>> rule_of_thumb("llama-3-8b", embedding=False).value
+    45029548032
+    """
+    found = model(source)
+    expr = found.params.of(active=active, embedding=embedding, head=head, positions=positions)
+    number = int(expr.xreplace(dict(found)))
+    factor = (8 if recompute else 6) if training else 2
+    value = Rational(factor * number)
+    scores = None
+    if length is not None:
+        scores = found.attention_flops_per_token(T, causal=causal)
+        at = found.attention_flops_per_token(exact(length, "length"), causal=causal)
+        value += Rational(at.subs(found)) * Rational(factor, 2)
+    said = {
+        "N": "active parameters" if active and found.params.sparse else "all parameters",
+        "input embedding": "counted" if embedding else "not counted",
+        "output head": _head(found, embedding, head),
+        "recompute": "counted (HFU)" if recompute else "not counted (MFU)",
+        "attention scores": "left out" if length is None else _CAUSAL[causal],
+    }
+    return RuleOfThumb(factor, expr, number, scores, value, MappingProxyType(said))
+
+
+def _head(found: Model, embedding: bool, head: bool) -> str:
+    if not found.config.tied:
+        return "counted" if head else "not counted"
+    return "one array with the embedding, counted once" if embedding or head else "not counted"
+
+

@@ -19,7 +19,7 @@ def load_object(path: Path, where: str) -> dict[str, Any]:
 
     Raises:
         ModelError: unreadable, over 1 MiB, not UTF-8, not JSON (with line and column), NaN,
-            an infinity or a key that occurs twice, or not an object.
+            a negative infinity or a key that occurs twice, or not an object.
         RecursionError: nested too deeply.
     """
     try:
@@ -49,6 +49,10 @@ def load_object(path: Path, where: str) -> dict[str, Any]:
 
 
 def _no_constant(token: str) -> float:
+    # Published configurations of state-space models write it for a limit that no count depends on;
+    # where a size is read it is refused there.
+    if token == "Infinity":
+        return math.inf
     raise ValueError(f"{token} is not a JSON number")
 
 

@@ -57,6 +57,7 @@ class Keys:
         self.model_type = model_type
         self.sizes_default = sizes_default
         self.defaulted: list[str] = []
+        self.asked: set[str] = set()
         self._class = class_defaults().get(model_type, {})
 
     @property
@@ -78,7 +79,12 @@ class Keys:
 
     def present(self, *names: str) -> str | None:
         """The first of the names that is given and not null."""
+        self.asked.update(names)
         return next((n for n in names if self.own.get(n) is not None), None)
+
+    def has_default(self, key: str) -> bool:
+        """Whether the family's class has a default for a key."""
+        return key in self._class
 
     def sub(self, key: str) -> Keys | None:
         """An object within, with the same defaults; None where it is not given."""

@@ -76,11 +76,11 @@ def _sharing(layer: Layer) -> str:
     return "shared" if shared else ""
 
 
-def reach_of(layer: Layer) -> tuple[bool, int | None, int | None]:
-    """Causal or not, window and chunk of a layer's own attention."""
+def reach_of(layer: Layer) -> tuple[bool, int | None, int | None, bool]:
+    """Causal or not, window, chunk, and whether the cache forgets what lies behind them."""
     for part in layer.parts:
         if isinstance(part, Attention) and not part.cross:
-            return part.causal, part.window, part.chunk
+            return part.causal, part.window, part.chunk, True
         if isinstance(part, Latent):
-            return True, part.indexer.keys if part.indexer else None, None
-    return True, None, None
+            return True, part.indexer.keys if part.indexer else None, None, False
+    return True, None, None, True

@@ -5,21 +5,27 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any
 
-from sympy import Expr, Rational, S, Symbol, cancel
+from sympy import Expr, S, Symbol, cancel
 
 from symscale.algebra.substitution import exact
-from symscale.algebra.symbols import B, D, F, G, H, K, L, N, T, V
+from symscale.algebra.symbols import S as Keys
+from symscale.algebra.symbols import B, T
 from symscale.algebra.table import Table
-from symscale.arrays.dtype import DType, dtype
+from symscale.arrays.dtype import DType
+from symscale.models.blocks import Latent
+from symscale.models.cache import kv_of_sequence, kv_per_token, longest, state_of_sequence
 from symscale.models.config import ModelConfig
+from symscale.models.counting import again, decode_flops, model_flops, over_layers, scores_flops
 from symscale.models.decoder import Decoder, decoder
-from symscale.models.params import Parameters, parameters
+from symscale.models.params import Parameters, experts_touched, parameters
+from symscale.models.remat import Policy, rematerialise
+from symscale.models.scores import Causal, is_score
+from symscale.models.storage import Format, stored_bytes
 from symscale.models.zoo import find_config, zoo_entry, zoo_names
-from symscale.programs.ops import Einsum
-from symscale.programs.phase import Compute, Phase
+
+__all__ = ["Model", "is_score", "model", "models"]
 
 
 class Model(Mapping[Symbol, int]):
@@ -69,7 +75,7 @@ class Model(Mapping[Symbol, int]):
 
     @cached_property
     def programs(self) -> Decoder:
-        """The layer, and the embedding and head, as programs."""
+        """The layers, and the embedding and head, as programs."""
         return decoder(self.config)
 
     @cached_property
@@ -77,22 +83,37 @@ class Model(Mapping[Symbol, int]):
         """Parameters by component, as formulas and counts."""
         return parameters(self.programs, self)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the formulas cover, where that is not the whole model."""
+        return self.config.notes
+
     def flops_per_token(
         self,
         length: Expr | int = T,
         training: bool = False,
-        causal: bool = False,
+        causal: Causal = False,
         head: bool = True,
         embeddings: bool = False,
+        *,
+        recompute: Policy | None = None,
+        capacity: Expr | float = 1,
+        mtp: bool = False,
     ) -> Expr:
         """Matrix FLOPs for one token, as a formula.
 
         Args:
-            length: tokens in a sequence; each query meets as many keys.
+            length: tokens in a sequence.
             training: forward and backward instead of forward alone; nothing is recomputed.
-            causal: count half of the attention scores, as a causal kernel may skip the rest.
+            causal: false counts every query with every key that a layer's window holds; true (or
+                ``"half"``) the half that a causal kernel needs, ``"exact"`` every pair once (see
+                :func:`mean_keys`).
             head: count the product with the output head.
             embeddings: count the lookup in the embedding as the one-hot product it stands for.
+            recompute: count what this policy computes a second time (hardware FLOPs); scores that
+                stay on chip are made again under each of them.
+            capacity: experts work on buffers this many times their even share of tokens.
+            mtp: count the multi-token-prediction modules, each with a head of its own.
 
         A multiply-add is two FLOPs. The number is summed over the programs' products, forward and
         transposed; work of the vector unit (norms, softmax, activations) is not in it.
@@ -103,37 +124,101 @@ class Model(Mapping[Symbol, int]):
         >>> (llama.flops_per_token(T, training=True) / llama.flops_per_token(T)).cancel()
         3
         """
-        layer = self.programs.layer.shard()
-        total = L * _flops(layer.forward, causal)
-        total += L * _flops(layer.backward, causal) if training else 0
-        if head:
-            ends = self.programs.ends.shard()
-            total += ends.forward.flops + (ends.backward.flops if training else 0)
-        if embeddings:
-            table = self.programs.ends.arrays["Emb"].size
-            total += 2 * B * table * (3 if training else 1)
-        per_token = (total / B).expand()
-        if length is T or length == T:
-            return per_token
-        number = length if isinstance(length, Expr) else exact(length, "T")
-        return per_token.subs(T, number)
+        programs = self._programs(capacity)
+        total = model_flops(
+            programs,
+            training=training,
+            causal=causal,
+            head=head,
+            embeddings=embeddings,
+            recompute=recompute,
+            mtp=mtp,
+        )
+        return _at_length((total / B).expand(), length)
 
-    def attention_flops_per_token(self, length: Expr | int = T, causal: bool = False) -> Expr:
+    def _programs(self, capacity: Expr | float) -> Decoder:
+        factor = exact(capacity, "capacity")
+        return self.programs if factor == 1 else decoder(self.config, factor)
+
+    def attention_flops_per_token(self, length: Expr | int = T, causal: Causal = False) -> Expr:
         """The scores' part of the forward FLOPs of one token: both products with keys and values."""
-        phase = self.programs.layer.shard().forward
-        found = sum((s.flops for s in phase.computes if is_score(s)), S.Zero)
-        per_token = cancel(L * found / B) * (Rational(1, 2) if causal else 1)
-        return per_token.subs(T, length)
+        return _at_length(cancel(scores_flops(self.programs, causal) / B), length)
+
+    def recomputed_flops_per_token(
+        self, policy: Policy, length: Expr | int = T, causal: Causal = False
+    ) -> Expr:
+        """Matrix FLOPs of one token that a rematerialisation policy computes a second time."""
+        total = over_layers(self.programs, lambda kind: again(kind, policy, causal))
+        return _at_length((total / B).expand(), length)
+
+    def saved_bytes_per_token(self, policy: Policy) -> Expr:
+        """Bytes of activations, all layers together, that a policy keeps for one token."""
+        total = over_layers(self.programs, lambda kind: rematerialise(kind.program, policy).bytes)
+        return (total / B).expand()
+
+    def decode_flops_per_token(self, context: Expr | int = Keys, absorbed: bool = True) -> Expr:
+        """Matrix FLOPs of one new token that sees ``context`` tokens, itself among them.
+
+        Latent attention decodes ``absorbed`` (every head reads the latent vectors) or makes keys
+        and values of all cached tokens again; for other attention there is no difference.
+        """
+        latent = bool(self.config.body.find(Latent))
+        programs = decoder(self.config, absorbed=True) if latent and absorbed else self.programs
+        return decode_flops(programs, S(context), absorbed).expand()
 
     def kv_bytes_per_token(self, dtype: str | DType = "bf16") -> Expr:
         """Bytes that the KV cache holds for one token of one sequence, as a formula.
 
+        All layers are counted, as for a sequence that fits their windows; see :meth:`kv_bytes`.
+
         >>> model("llama-3-70b").kv_bytes_per_token()
         4*H*K*L
         """
-        arrays = self.programs.layer.arrays
-        elements = arrays["Keys"].size + arrays["Vals"].size
-        return cancel(L * _bytes_of(dtype) * elements / B)
+        return kv_per_token(self.programs, dtype)
+
+    def kv_bytes(self, length: Expr | int = Keys, dtype: str | DType = "bf16") -> Expr:
+        """Bytes that the KV cache holds for one sequence of this length.
+
+        Layers with a window keep no more tokens than it holds; :meth:`state_bytes` come on top.
+
+        >>> model("llama-3-70b").kv_bytes(8192).subs(model("llama-3-70b"))
+        2684354560
+        """
+        return kv_of_sequence(self.programs, S(length), dtype)
+
+    def state_bytes(self, dtype: str | DType = "f32") -> Expr:
+        """Bytes that layers without keys and values keep for one sequence, whatever its length."""
+        return state_of_sequence(self.programs, dtype)
+
+    def longest_sequence(self, budget: int, dtype: str | DType = "bf16") -> int:
+        """The most tokens whose KV cache fits a budget in bytes, one sequence.
+
+        Not the budget over the bytes of a token: behind their window, layers stop growing.
+
+        Raises:
+            ModelError: the cache stops growing, so that every sequence fits.
+
+        >>> model("llama-3-70b").longest_sequence(2**30)
+        3276
+        """
+        formula = self.kv_bytes(Keys, dtype).xreplace(dict(self))
+        return longest(lambda length: formula.xreplace({Keys: S(length)}), budget)
+
+    def weight_bytes(
+        self,
+        default: str | Format = "bf16",
+        by_component: Mapping[str, str | Format] | None = None,
+    ) -> Expr:
+        """Bytes of the stored weights, scales included (see :func:`stored_bytes`)."""
+        return stored_bytes(self.params, default, by_component)
+
+    def experts_touched(self, batch: Expr | int = B) -> Expr:
+        """How many different experts of a layer a batch of tokens touches, of E.
+
+        >>> model("mixtral-8x7b").experts_touched(3).subs(model("mixtral-8x7b"))
+        37/8
+        """
+        return experts_touched(batch)
 
     def summary(self) -> Table:
         """The sizes with their symbols."""
@@ -173,25 +258,10 @@ class Model(Mapping[Symbol, int]):
         }
 
 
-def _bytes_of(kind: str | DType) -> Rational:
-    return dtype(kind).bytes
-
-
-def is_score(step: Compute) -> bool:
-    """Whether a product pairs every query with every key: attention's scores, or their use.
-
-    >>> layer = model("llama-3-8b").programs.layer.shard().forward
-    >>> [step.output.name for step in layer.computes if is_score(step)]
-    ['Scores', 'Os']
-    """
-    return isinstance(step.op, Einsum) and {"T", "S"} <= set(step.op.labels)
-
-
-def _flops(phase: Phase, causal: bool) -> Expr:
-    halves = Rational(1, 2) if causal else S.One
-    return sum(
-        (step.flops * (halves if is_score(step) else 1) for step in phase.computes), S.Zero
-    )
+def _at_length(formula: Expr, length: Expr | int) -> Expr:
+    if length is T or length == T:
+        return formula
+    return formula.subs(T, length if isinstance(length, Expr) else exact(length, "T"))
 
 
 def model(source: str | os.PathLike[str] | Mapping[str, Any] | Model) -> Model:

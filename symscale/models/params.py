@@ -30,12 +30,14 @@ class Parameters:
         components: all parameters by component.
         active_components: those that a token meets: of the routed experts, k of E.
         mtp: the modules' own parameters, embedding and head left out.
+        biases: what of a component are biases, by component.
         sizes: the number of every symbol.
     """
 
     components: Mapping[str, Expr]
     active_components: Mapping[str, Expr]
     mtp: Expr
+    biases: Mapping[str, Expr]
     sizes: Mapping[Symbol, int]
 
     @property
@@ -176,7 +178,20 @@ def parameters(programs: Decoder, sizes: Mapping[Symbol, int]) -> Parameters:
     if "experts" in found:
         active["experts"] = found["experts"].xreplace({E: k})
     mtp = Add(*(kind.count * kind.program.parameters for kind in programs.mtp))
-    return Parameters(found, active, mtp, sizes)
+    return Parameters(found, active, mtp, _biases(programs), sizes)
+
+
+def _biases(programs: Decoder) -> Mapping[str, Expr]:
+    """The experts' biases: vectors that stay in full precision where matrices are packed."""
+    total = Add(
+        *(
+            kind.count * kind.program.arrays[name].size
+            for kind in programs.kinds
+            for name in kind.program.weights
+            if name.startswith("bE")
+        )
+    )
+    return {"experts": total} if total != 0 else {}
 
 
 def _layers(kinds: tuple[LayerKind, ...], component: str, every: Symbol) -> Expr:

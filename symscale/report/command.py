@@ -73,10 +73,8 @@ def _placed(
     mesh: Mapping[str, int] | None,
     length: int | None,
 ) -> StepResult:
-    if chips > chip.domain:
-        raise HardwareError(
-            f"--chips {chips}: one {chip.name} {'pod' if chip.torus else 'node'} has {chip.domain}"
-        )
+    if chips > chip.reach:
+        raise HardwareError(f"--chips {chips}: one {chip.name} pod has {chip.reach}")
     if mesh is None:
         return mesh_options(step, chip, chips, batch, length)[0].result
     size = 1

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from symscale.algebra.errors import ReportError, near
 from symscale.report.document import Document
-from symscale.report.writing import build_pdf, make_directory, write_text
+from symscale.report.writing import build_pdf, find_tex, make_directory, write_text
 
 Format = Literal["tex", "html", "txt", "pdf"]
 FORMATS: tuple[Format, ...] = ("tex", "html", "txt", "pdf")
@@ -48,13 +48,14 @@ class Report:
     def save(
         self,
         directory: Path | str,
-        formats: Iterable[str] = ("tex", "html"),
+        formats: Iterable[str] | None = None,
         name: str = "report",
     ) -> tuple[Path, ...]:
         """Write the report into a directory; every file appears whole or not at all.
 
-        ``formats`` are ``tex``, ``html``, ``txt`` and ``pdf``; a PDF is set from the LaTeX file,
-        which is then written too. All pages are drawn before the first is written. The paths come
+        ``formats`` are ``tex``, ``html``, ``txt`` and ``pdf``; unless given, all but the text, the
+        PDF only where a TeX engine is found. A PDF is set from the LaTeX file, which is then
+        written too. All pages are drawn before the first is written. The paths come
         back in the order of writing.
 
         Raises:
@@ -63,10 +64,12 @@ class Report:
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as where:
-        ...     [path.name for path in Report(Document("A report")).save(where)]
+        ...     report = Report(Document("A report"))
+        ...     [path.name for path in report.save(where, ("tex", "html"))]
         ['report.tex', 'report.html']
         """
-        wanted = _checked(formats)
+        usual = ("tex", "html", "pdf") if find_tex() else ("tex", "html")
+        wanted = _checked(usual if formats is None else formats)
         if not name or Path(name).name != name or name in (".", ".."):
             raise ReportError(f"report name {name!r} must be a plain file name")
         drawers = {"tex": self.latex, "html": self.html, "txt": self.text}

@@ -37,7 +37,8 @@ class Crossover:
     """Where ``a >= b``: on ``intervals`` of ``variable``, provided ``requires``.
 
     Where ``requires`` fails, ``otherwise`` (another answer, with its own requirement) says what
-    holds. ``kind`` is one of always, never, above, below, between, outside, pieces.
+    holds. ``kind`` is one of always, never, above, below, between, outside, pieces. ``undefined``
+    are equations under which a side is infinite: nothing is said there.
     """
 
     variable: Symbol
@@ -46,6 +47,7 @@ class Crossover:
     otherwise: Crossover | None = None
     assuming: tuple[Eq, ...] = ()
     derivation: Derivation = field(default_factory=Derivation)
+    undefined: tuple[Boolean, ...] = ()
 
     @property
     def kind(self) -> str:
@@ -101,6 +103,7 @@ class Crossover:
 
         Raises:
             SymbolError: naming every symbol that has no value.
+        SolveError: where a side is infinite at these numbers.
         """
         values = self._complete(bindings(*sources, **named))
         if self.variable not in values:
@@ -111,6 +114,9 @@ class Crossover:
                 break
             answer = answer.otherwise
         assert answer is not None
+        for pole in self.undefined:
+            if pole.free_symbols <= set(values) and pole.xreplace(dict(values)) == S.true:
+                raise SolveError(f"a side is infinite at these numbers, where {pole}")
         value = values[self.variable]
         return any(
             bool(_end(low, values) <= value) and bool(value <= _end(high, values))
@@ -169,6 +175,7 @@ class Crossover:
             "otherwise": None if self.otherwise is None else self.otherwise.to_dict(),
             "converse": str(self.converse),
             "assuming": [str(relation) for relation in self.assuming],
+            "undefined": [str(relation) for relation in self.undefined],
             **self.derivation.to_dict(),
         }
 

@@ -16,9 +16,9 @@ from sympy.core.relational import Relational
 from sympy.logic.boolalg import Boolean
 
 from symscale.algebra.errors import SolveError
-from symscale.algebra.maximum import Maximum
+from symscale.algebra.maximum import Maximum, Minimum
 from symscale.solve.roots import ALWAYS, Interval, Intervals, complement
-from symscale.solve.signs import MINUS, PLUS, ZERO, compare
+from symscale.solve.signs import MINUS, PLUS, ZERO, Signs, compare
 
 MOST_CASES = 128
 _RANK = {"above": 0, "below": 1, "between": 2, "outside": 3, "pieces": 4, "always": 5, "never": 6}
@@ -173,12 +173,23 @@ def _overlap(first: Interval, second: Interval) -> list[tuple[tuple[Boolean, ...
     low, high = latest(first[0], second[0]), earliest(first[1], second[1])
     if low == 0 or high == oo:
         return [((), ((low, high),))]
-    fits = compare(low, high).fits
+    fits = _fits(low, high)
     if fits == S.true:
         return [((), ((low, high),))]
     if fits == S.false:
         return [((), ())]
-    return [((fits,), ((low, high),)), ((~fits,), ())]
+    return [((fits,), ((low, high),)), ((_negated(fits),), ())]
+
+
+def _fits(low: Expr, high: Expr) -> Boolean:
+    """The condition that a lower wall lies below an upper one."""
+    lows, highs = _alternatives(low, Maximum), _alternatives(high, Minimum)
+    return conjunction(compare(one, other).fits for one, other in product(lows, highs))
+
+
+def _negated(condition: Boolean) -> Boolean:
+    parts = condition.args if isinstance(condition, And) else (condition,)
+    return disjunction(~part for part in parts)
 
 
 def latest(left: Expr, right: Expr) -> Expr:
@@ -192,21 +203,37 @@ def latest(left: Expr, right: Expr) -> Expr:
         return right
     if right == 0 or left == oo:
         return left
-    signs = compare(left, right).signs
-    if signs <= PLUS | ZERO:
-        return right
-    return left if signs <= MINUS | ZERO else Maximum(left, right)
+    return Maximum(*_extreme(_alternatives(left, Maximum), _alternatives(right, Maximum), PLUS))
 
 
 def earliest(left: Expr, right: Expr) -> Expr:
-    """The smaller of two walls: the reciprocal of the larger reciprocal.
+    """The smaller of two walls; a minimum where their order is open.
 
     >>> from symscale.algebra.symbols import B, D
     >>> earliest(D, oo), earliest(B, D)
-    (D, 1/Maximum(1/B, 1/D))
+    (D, Minimum(B, D))
     """
     if S.Zero in (left, right):
         return S.Zero
     if oo in (left, right):
         return right if left == oo else left
-    return 1 / latest(1 / left, 1 / right)
+    return Minimum(*_extreme(_alternatives(left, Minimum), _alternatives(right, Minimum), MINUS))
+
+
+def _alternatives(wall: Expr, kind: type) -> tuple[Expr, ...]:
+    return wall.args if isinstance(wall, kind) else (wall,)
+
+
+def _extreme(left: tuple[Expr, ...], right: tuple[Expr, ...], wanted: Signs) -> list[Expr]:
+    """All alternatives but those certainly behind one of the other side.
+
+    ``wanted`` is the sign of (the one that stays) less (the one that goes).
+    """
+    kept = list(left)
+    for new in right:
+        signs = [(old, compare(old, new).signs) for old in kept]
+        against = {-sign for sign in wanted} | ZERO
+        if any(found <= against for _, found in signs):
+            continue
+        kept = [old for old, found in signs if not found <= wanted | ZERO] + [new]
+    return kept

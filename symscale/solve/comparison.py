@@ -5,32 +5,39 @@ Every step is recorded while it is made.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
+from operator import mul
 
-from sympy import Add, Expr, Ge, Mul, Pow, S, Symbol
+from sympy import Expr, Ge, S, Symbol
 from sympy.functions.elementary.integers import RoundFunction
+from sympy.logic.boolalg import Boolean
 
 from symscale.algebra.derivation import Derivation
 from symscale.algebra.errors import SolveError
-from symscale.algebra.maximum import Maximum
-from symscale.solve.cases import Case, merge
+from symscale.algebra.maximum import Maximum, Minimum
+from symscale.solve.cases import Case, converse, merge
+from symscale.solve.factors import factored_cases
 from symscale.solve.generators import Generators, Poly, Ratio, common_monomial
 from symscale.solve.roots import ALWAYS, Branch, RootFinder, Unknown, join, polynomial_in
 from symscale.solve.signs import ANY, MINUS, MOST_FACTORED, PLUS, ZERO, SignReader, Signs
 
 Multiplier = tuple[Poly, int, bool]  # a factor, its multiplicity, whether it is in the denominator
-MOST_ARMS = 64
 _WORDS = {PLUS: "positive", MINUS: "negative"}
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The cases in which ``a >= b`` and where, with the steps common to all of them."""
+    """The cases in which ``a >= b`` and where, with the steps common to all of them.
+
+    ``undefined`` are the equations under which a side is infinite.
+    """
 
     cases: list[Case]
     steps: Derivation
     identical: bool = False
+    undefined: tuple[Boolean, ...] = ()
 
 
 def compare_sides(a: Expr, b: Expr, v: Symbol) -> Comparison:
@@ -44,10 +51,11 @@ def compare_sides(a: Expr, b: Expr, v: Symbol) -> Comparison:
     hidden = bases.opaque_over(v)
     if hidden is not None:
         raise SolveError(_hidden(hidden, v))
-    gap = bases.fraction(a) - bases.fraction(b)
+    left, right = bases.fraction(a), bases.fraction(b)
+    gap = left - right
     if not gap:
         return Comparison([], Derivation(), identical=True)
-    return _solve(bases, gap, v)
+    return _solve(bases, gap, v, (left.denom, right.denom))
 
 
 def _hidden(base: Expr, v: Symbol) -> str:
@@ -55,47 +63,81 @@ def _hidden(base: Expr, v: Symbol) -> str:
         return (
             f"{v} stands inside a rounding, {base}; drop the rounding to get the smooth crossover"
         )
-    if base.has(Maximum):
+    if base.has(Maximum, Minimum):
         return f"{v} stands inside a maximum that cannot be drawn out, {base}; ask for each arm"
     where = "under a root of" if base.is_Add else "inside"
     return f"{v} stands {where} {base}; sums of powers and roots of {v} alone can be solved"
 
 
-def _solve(bases: Generators, gap: Ratio, v: Symbol) -> Comparison:
+def _solve(bases: Generators, gap: Ratio, v: Symbol, denoms: tuple[Poly, ...]) -> Comparison:
     reader = SignReader(bases)
-    multiplier, core = _separate(reader, gap, v)
+    multiplier, parts = _separate(reader, gap, v)
+    core = reduce(mul, (part**times for part, times in parts), gap.numer.ring.one)
     coeffs, power = bases.collect(core, v)
     unknown = Unknown(v, power)
-    finder = RootFinder(reader, unknown)
-    found: list[Branch] = []
-    for known, sign in _multiplier_cases(reader, multiplier):
-        if sign == 0:
-            found.append(Branch(tuple(known.items()), ALWAYS, "both sides are equal"))
-            continue
-        oriented = [c if sign > 0 else -c for c in coeffs]
-        found += finder.branches(oriented, known)
-    cases = merge([_case(reader, branch) for branch in join(found)])
-    return Comparison(cases, _steps(reader, multiplier, coeffs, unknown))
+    steps = _steps(reader, multiplier, coeffs, unknown)
+    several = sum(1 for part, _ in parts if reader.plain_sign(part) is None) > 1
+    if several and not all(map(bases.is_numeric, coeffs)):
+        cases, told = factored_cases(reader, parts, v)
+        cases = [
+            case for known, sign in _multiplier_cases(reader, multiplier)
+            for case in _under(_conditions(reader, known.items()), cases, sign)
+        ]  # fmt: skip
+        steps = steps + told
+    else:
+        finder = RootFinder(reader, unknown)
+        found = [
+            branch for known, sign in _multiplier_cases(reader, multiplier)
+            for branch in _branches(finder, coeffs, known, sign)
+        ]  # fmt: skip
+        cases = [_case(reader, branch) for branch in join(found)]
+    return Comparison(merge(cases), steps, undefined=_poles(reader, denoms))
 
 
-def _separate(reader: SignReader, gap: Ratio, v: Symbol) -> tuple[list[Multiplier], Poly]:
-    """The gap's sign as that of factors free of the unknown times a polynomial in it.
+def _branches(
+    finder: RootFinder, coeffs: list[Poly], known: dict[Poly, Signs], sign: int
+) -> list[Branch]:
+    if sign == 0:
+        return [Branch(tuple(known.items()), ALWAYS, "both sides are equal")]
+    return finder.branches([c if sign > 0 else -c for c in coeffs], known)
+
+
+def _under(conditions: tuple[Boolean, ...], cases: list[Case], sign: int) -> list[Case]:
+    """The cases of a polynomial times a factor of this sign, which these conditions give it."""
+    if sign == 0:
+        return [Case(conditions, ALWAYS, "both sides are equal")]
+    turned = cases if sign > 0 else converse(cases)
+    return [Case((*conditions, *case.conditions), case.intervals, case.why) for case in turned]
+
+
+def _poles(reader: SignReader, denoms: tuple[Poly, ...]) -> tuple[Boolean, ...]:
+    """Where a denominator vanishes, if it can: there a side is infinite."""
+    cores = (core for poly in denoms for core, _ in reader.factors(poly)[1])
+    return tuple(reader.relation(core, ZERO) for core in dict.fromkeys(cores))
+
+
+def _separate(
+    reader: SignReader, gap: Ratio, v: Symbol
+) -> tuple[list[Multiplier], list[tuple[Poly, int]]]:
+    """The gap's sign as that of factors free of the unknown times polynomials in it.
 
     A denominator counts like a factor of the numerator: both have the quotient's sign.
     """
     place = reader.bases.bases.index(v)
     common, numerator = _content(reader, common_monomial(gap.numer)[2], v)
-    multiplier, core = [], gap.numer.ring.one
+    multiplier: list[Multiplier] = []
+    with_v: list[tuple[Poly, int]] = []
     for poly, below in ((common, False), (numerator, False), (gap.denom, True)):
         plain = reader.plain_sign(poly) if below else None
         unit, parts = (plain, ()) if plain is not None else _factors(reader, poly, place)
-        core = core * unit
+        if unit == -1:
+            with_v.append((gap.numer.ring(-1), 1))
         for part, times in parts:
             if any(exponents[place] for exponents in part):
-                core = core * part**times
+                with_v.append((part, times))
             else:
                 multiplier.append((part, times, below))
-    return multiplier, core
+    return multiplier, with_v
 
 
 def _content(reader: SignReader, poly: Poly, v: Symbol) -> tuple[Poly, Poly]:
@@ -129,7 +171,7 @@ def _multiplier_cases(
 ) -> list[tuple[dict[Poly, Signs], int]]:
     """Each sign that the factors free of the unknown can have, and the condition behind it.
 
-    A denominator of zero makes a side infinite; it is listed with the positive ones.
+    A denominator of zero makes a side infinite, and nothing is said of it.
     """
     cases: list[tuple[dict[Poly, Signs], int]] = [({}, 1)]
     for part, times, below in multiplier:
@@ -142,16 +184,22 @@ def _multiplier_cases(
 def _sign_split(unit: int, times: int, below: bool) -> tuple[tuple[Signs, int], ...]:
     """The signs of a core grouped by the sign of ``(unit * core)**times``."""
     if times % 2 == 0:
-        return ((ANY, 1),) if below else ((PLUS | MINUS, 1), (ZERO, 0))
+        return ((PLUS | MINUS, 1),) if below else ((PLUS | MINUS, 1), (ZERO, 0))
     plus, minus = (PLUS, MINUS) if unit > 0 else (MINUS, PLUS)
     if below:
-        return ((plus | ZERO, 1), (minus, -1))
+        return ((plus, 1), (minus, -1))
     return ((plus, 1), (minus, -1), (ZERO, 0))
 
 
 def _case(reader: SignReader, branch: Branch) -> Case:
-    conditions = tuple(reader.relation(core, signs) for core, signs in branch.known)
-    return Case(tuple(c for c in conditions if c != S.true), branch.intervals, branch.why)
+    return Case(_conditions(reader, branch.known), branch.intervals, branch.why)
+
+
+def _conditions(
+    reader: SignReader, known: Iterable[tuple[Poly, Signs]]
+) -> tuple[Boolean, ...]:
+    made = (reader.relation(core, signs) for core, signs in known)
+    return tuple(condition for condition in made if condition != S.true)
 
 
 def _steps(
@@ -174,41 +222,3 @@ def _steps(
         word = _WORDS.get(signs, "of either sign, by the other symbols")
         out = out.then(f"a term in {v}" if place else "the constant term", term, word)
     return out
-
-
-def arms(expr: Expr, v: Symbol) -> tuple[Expr, ...]:
-    """The plain expressions whose maximum this is: maxima over ``v`` drawn out of sums, products.
-
-    >>> from symscale.algebra.symbols import B, D
-    >>> arms(2 * Maximum(B, D) + 1, B)
-    (2*B + 1, 2*D + 1)
-
-    Raises:
-        SolveError: when there are too many combinations to compare.
-    """
-    return tuple(dict.fromkeys(_arms(expr, v)))
-
-
-def _arms(expr: Expr, v: Symbol) -> list[Expr]:
-    if not any(v in node.free_symbols for node in expr.atoms(Maximum)):
-        return [expr]
-    if isinstance(expr, Maximum):
-        return [arm for arg in expr.args for arm in _arms(arg, v)]
-    if isinstance(expr, Add) or (
-        isinstance(expr, Mul) and all(arg.is_nonnegative for arg in expr.args)
-    ):
-        return _combined(expr.func, [_arms(arg, v) for arg in expr.args])
-    if isinstance(expr, Pow) and expr.exp.is_positive and expr.base.is_nonnegative:
-        return [arm**expr.exp for arm in _arms(expr.base, v)]
-    return [expr]
-
-
-def _combined(join: type[Expr], lists: list[list[Expr]]) -> list[Expr]:
-    out: list[list[Expr]] = [[]]
-    for found in lists:
-        out = [[*left, right] for left in out for right in found]
-        if len(out) > MOST_ARMS:
-            raise SolveError(
-                f"more than {MOST_ARMS} combinations of maxima; compare stage by stage"
-            )
-    return [join(*parts) for parts in out]

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from sympy import Expr, Ge, S, Symbol
 
 from symscale.algebra.derivation import Derivation
 from symscale.algebra.errors import SolveError, near
+from symscale.algebra.maximum import Maximum, Minimum
 from symscale.algebra.symbols import check_known
 from symscale.solve.answer import Crossover, chain
+from symscale.solve.arms import arms
 from symscale.solve.assume import Given, Sides, with_given, with_mesh
 from symscale.solve.cases import Case, all_of, any_of
-from symscale.solve.comparison import arms, compare_sides
+from symscale.solve.comparison import Comparison, compare_sides
+from symscale.solve.dimension import check_sides
 from symscale.solve.generators import check_cost
 from symscale.solve.roots import ALWAYS
 
@@ -29,6 +33,7 @@ def crossover(a: Any, b: Any, v: Symbol, given: Given | None = None) -> Crossove
     Raises:
         SolveError: when the question has no such answer; the message says why and what to do.
         SymbolError: for a symbol that shares its name with one of the table.
+        UnitError: for sides of different units, such as a time against a count of FLOPs.
 
     >>> from symscale.algebra.symbols import B, C, D, F, W_hbm
     >>> crossover(2 * B * D * F / C, 2 * D * F / W_hbm, B).threshold
@@ -36,6 +41,7 @@ def crossover(a: Any, b: Any, v: Symbol, given: Given | None = None) -> Crossove
     >>> crossover(B**2, F * B + D, B).kind
     'above'
     """
+    a, b = check_sides(a, b)
     a, b = check_cost(a, "a"), check_cost(b, "b")
     if not isinstance(v, Symbol):
         raise SolveError(f"v = {v!r} is not a symbol")
@@ -44,39 +50,51 @@ def crossover(a: Any, b: Any, v: Symbol, given: Given | None = None) -> Crossove
     _check_present(a, b, v)
     start = Derivation().then("where is", Ge(a, b, evaluate=False), f"asked for {v} > 0")
     sides = with_mesh(with_given(Sides(a, b, (), start), given, v), v)
-    cases, steps, same = compare_arms(arms(sides.a, v), arms(sides.b, v), v)
-    if same:
+    made = compare_all(sides.a, sides.b, v)
+    if made.identical:
         raise SolveError(f"both sides are the same, {a}: they cross everywhere and nowhere")
-    return chain(cases, v, sides.assuming, sides.steps + steps)
+    found = chain(made.cases, v, sides.assuming, sides.steps + made.steps)
+    return replace(found, undefined=made.undefined)
 
 
-def compare_arms(
-    left: Iterable[Expr], right: Iterable[Expr], v: Symbol
-) -> tuple[list[Case], Derivation, bool]:
-    """The cases of ``max(left) >= max(right)``: every right arm below some left arm.
+def compare_all(a: Expr, b: Expr, v: Symbol) -> Comparison:
+    """The comparison of two sides, through their arms where they are extrema over ``v``."""
+    if not any(v in node.free_symbols for node in (a + b).atoms(Maximum, Minimum)):
+        return compare_sides(a, b, v)
+    if set(arms(a, v)) == set(arms(b, v)):
+        return Comparison([], Derivation(), identical=True)
+    made = compare_arms(a, b, v)
+    reason = "a maximum is larger where some arm is, and above another where it is above each arm"
+    return replace(made, steps=made.steps.then("join the arms", None, reason))
 
-    The last item says that the sides are one and the same.
+
+def compare_arms(a: Expr, b: Expr, v: Symbol) -> Comparison:
+    """The cases of ``a >= b`` where either may be made of maxima and minima.
+
+    ``max >= b`` where some arm is above; ``a >= max`` where ``a`` is above each arm; for minima the
+    other way round.
     """
-    left, right = tuple(left), tuple(right)
-    if len(left) == len(right) == 1:
-        plain = compare_sides(left[0], right[0], v)
-        return plain.cases, plain.steps, plain.identical
-    steps = Derivation()
-    rows: list[list[Case]] = []
-    for low in right:
-        found: list[list[Case]] = []
-        for high in left:
-            made = compare_sides(high, low, v)
-            found.append([Case((), ALWAYS)] if made.identical else made.cases)
-            steps = steps.then("compare two arms", Ge(high, low, evaluate=False)) + made.steps
-        rows.append(found[0] if len(found) == 1 else any_of(found))
-    steps = steps.then(
-        "join the arms",
-        None,
-        "the left maximum is larger where some left arm is above each right arm",
-    )
-    same = set(left) == set(right)
-    return all_of(rows), steps, same
+    for side, kind, join in (
+        (1, Maximum, all_of), (0, Maximum, any_of), (0, Minimum, all_of), (1, Minimum, any_of),
+    ):  # fmt: skip
+        found = arms((a, b)[side], v, kind)
+        if len(found) > 1:
+            pairs = [(a, arm) if side else (arm, b) for arm in found]
+            return _joined([compare_arms(*pair, v) for pair in pairs], join)
+    made = compare_sides(a, b, v)
+    start = Derivation().then("compare two arms", Ge(a, b, evaluate=False))
+    return replace(made, steps=start + made.steps)
+
+
+def _joined(
+    made: list[Comparison], join: Callable[[Iterable[list[Case]]], list[Case]]
+) -> Comparison:
+    """Several comparisons as one; two arms that are the same hold anywhere."""
+    lists = [[Case((), ALWAYS)] if one.identical else one.cases for one in made]
+    undefined = tuple(dict.fromkeys(pole for one in made for pole in one.undefined))
+    steps = sum((one.steps for one in made), Derivation())
+    same = all(one.identical for one in made)
+    return Comparison(join(lists), steps, same, undefined)
 
 
 def _check_present(a: Expr, b: Expr, v: Symbol) -> None:

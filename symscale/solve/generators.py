@@ -116,7 +116,7 @@ class Generators:
 
     def ratio(self, top: Poly, bottom: Poly, power: Rational = S.One) -> Expr:
         """``top/bottom`` reduced, to a power; monomials keep their powers merged."""
-        reduced = self.field(top) / self.field(bottom)
+        reduced = self._reduced(*shifted(dict(top), dict(bottom))) if top else self.field.zero
         over, under = reduced.numer, reduced.denom
         if all(c < 0 for c in over.values()):
             over, under = -over, -under

@@ -17,6 +17,7 @@ from sympy import Add, Eq, Expr, Mul, Rational, S, Symbol, factor_terms
 
 from symscale.algebra.errors import SolveError
 from symscale.algebra.maximum import Maximum
+from symscale.solve.arms import arms
 from symscale.solve.assume import preferred, solve_monomial
 from symscale.solve.cone import Vector, rank, solve_linear
 from symscale.solve.generators import Generators, Poly
@@ -204,8 +205,6 @@ def _rational(value: Fraction) -> Rational:
 
 def parts_of(expr: Expr, over: tuple[Symbol, ...]) -> tuple[tuple[Expr, ...], bool]:
     """The summands of a cost, or the arms of its maximum, and which of the two."""
-    from symscale.solve.comparison import arms
-
     found: tuple[Expr, ...] = (expr,)
     for v in over:
         found = tuple(dict.fromkeys(arm for part in found for arm in arms(part, v)))

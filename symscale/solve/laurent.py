@@ -125,30 +125,37 @@ def shifted(top: Terms, bottom: Terms) -> tuple[Terms, Terms]:
     )
 
 
-def single_place(poly: Any) -> int | None:
-    """An unknown that occurs in one term only, to the first power; a sign of having no factors."""
+def linear_place(poly: Any) -> int | None:
+    """An unknown in which a polynomial without a monomial factor is linear, and hence prime.
+
+    It stands in one term only, or in all but one, and to the first power: a factor would divide
+    that one monomial, and no monomial divides all terms.
+    """
     for place in range(poly.ring.ngens):
         powers = [exponents[place] for exponents in poly]
-        if max(powers) == 1 and sum(powers) == 1:
+        if max(powers) == 1 and sum(powers) in (1, len(powers) - 1):
             return place
     return None
 
 
-def coprime(numer: Any, denom: Any) -> bool:
-    """Whether a polynomial certainly shares no factor with a denominator of several terms.
+def coprime(left: Any, right: Any) -> bool:
+    """Whether one polynomial certainly shares no factor with another, a prime one.
 
-    Where an unknown stands in one term of it, the denominator has a root with all other unknowns
-    chosen at will; a numerator that is not zero there is no multiple of it. False when in doubt.
+    A prime that is linear in an unknown has a root with all other unknowns chosen at will; a
+    polynomial that is not zero there is no multiple of it. False when in doubt.
     """
-    place = single_place(denom)
-    if place is None or not all(any(e[i] == 0 for e in denom) for i in range(denom.ring.ngens)):
+    place = linear_place(right)
+    if place is None or any(all(e[i] for e in right) for i in range(right.ring.ngens)):
         return False
-    point = [QQ(2 * i + 3) for i in range(denom.ring.ngens)]
+    point = [QQ(2 * i + 3) for i in range(right.ring.ngens)]
     point[place] = QQ(0)
-    rest = value_at(denom, point)
+    rest = value_at(right, point)
     point[place] = QQ(1)
-    point[place] = -rest / (value_at(denom, point) - rest)
-    return bool(value_at(numer, point))
+    slope = value_at(right, point) - rest
+    if not slope:
+        return False
+    point[place] = -rest / slope
+    return bool(value_at(left, point))
 
 
 def value_at(poly: Any, point: list[Any]) -> Any:

@@ -49,7 +49,10 @@ def numeric(expr: Any, *variables: Symbol) -> NumericFunction:
 def _compiled(expr: Expr, variables: tuple[Symbol, ...]) -> NumericFunction:
     import numpy as np
 
-    modules = [{"Maximum": _maximum, "ceiling": _ceil, "floor": _floor}, "numpy"]
+    modules = [
+        {"Maximum": _maximum, "Minimum": _minimum, "ceiling": _ceil, "floor": _floor},
+        "numpy",
+    ]
     inner = lambdify(variables, expr, modules=modules, cse=True, printer=_printer())
 
     def function(*values: Any) -> Any:
@@ -69,7 +72,7 @@ def _printer() -> Any:
     """NumPy's printer, with roundings and maxima left to the functions below."""
     from sympy.printing.numpy import NumPyPrinter
 
-    names = {"Maximum": "Maximum", "ceiling": "ceiling", "floor": "floor"}
+    names = {name: name for name in ("Maximum", "Minimum", "ceiling", "floor")}
     settings = {"fully_qualified_modules": False, "inline": True, "allow_unknown_functions": True}
     return NumPyPrinter({**settings, "user_functions": names})
 
@@ -80,6 +83,14 @@ def _maximum(*values: Any) -> Any:
     import numpy as np
 
     return reduce(np.maximum, values)
+
+
+def _minimum(*values: Any) -> Any:
+    from functools import reduce
+
+    import numpy as np
+
+    return reduce(np.minimum, values)
 
 
 def _ceil(value: Any) -> Any:

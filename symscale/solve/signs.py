@@ -16,6 +16,7 @@ from sympy.logic.boolalg import Boolean
 
 from symscale.algebra.errors import SolveError
 from symscale.solve.generators import Generators, Poly, common_monomial
+from symscale.solve.laurent import coprime, linear_place
 
 Signs = frozenset[int]
 Known = Mapping[Poly, Signs]
@@ -65,9 +66,12 @@ class SignReader:
         if plain is not None:
             return plain, ()
         poly = common_monomial(poly)[2]
-        if not irreducible(poly):
+        plain = self.plain_sign(poly)
+        if plain is not None:
+            return plain, ()
+        if linear_place(poly) is None:
             poly = _without_common_factor(poly)
-        if len(poly) > MOST_FACTORED or irreducible(poly):
+        if len(poly) > MOST_FACTORED or linear_place(poly) is not None:
             flip = poly.LC < 0
             return (-1, ((-poly, 1),)) if flip else (1, ((poly, 1),))
         lead, parts = poly.factor_list()
@@ -98,19 +102,6 @@ class SignReader:
         return relation(self.bases, core, signs)
 
 
-def irreducible(poly: Poly) -> bool:
-    """Whether a polynomial without a monomial factor certainly has no factors.
-
-    It has none when some unknown occurs in one of its terms only, to the first power, or in all of
-    them but one: a factor would divide that one monomial, and nothing divides all terms.
-    """
-    for place in range(poly.ring.ngens):
-        powers = [exponents[place] for exponents in poly]
-        if max(powers) == 1 and (sum(powers) == 1 or sum(powers) == len(powers) - 1):
-            return True
-    return False
-
-
 def _without_common_factor(poly: Poly) -> Poly:
     """A mixed polynomial over what its positive and its negative terms have in common.
 
@@ -118,6 +109,8 @@ def _without_common_factor(poly: Poly) -> Poly:
     """
     positive = poly.ring.from_dict({e: c for e, c in poly.items() if c > 0})
     negative = positive - poly
+    if coprime(positive, negative) or coprime(negative, positive):
+        return poly
     common = positive.gcd(negative)
     return poly.exquo(common) if all(c > 0 for c in common.values()) else poly
 

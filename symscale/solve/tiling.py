@@ -17,7 +17,8 @@ from symscale.algebra.errors import SolveError
 from symscale.algebra.maximum import Maximum
 from symscale.solve.answer import inside
 from symscale.solve.cases import Case, all_of, conjunction, contradictory, converse, disjunction
-from symscale.solve.comparison import MOST_ARMS, arms, compare_sides
+from symscale.solve.arms import MOST_ARMS, arms
+from symscale.solve.comparison import compare_sides
 from symscale.solve.generators import Generators
 
 #: More combinations of undecided cases than this are left as one condition on the variable.

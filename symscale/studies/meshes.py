@@ -9,10 +9,11 @@ from typing import Any
 
 from sympy import Expr, Symbol, divisors
 
-from symscale.algebra.errors import ShardingError
+from symscale.algebra.errors import HardwareError, ShardingError
 from symscale.algebra.substitution import bindings, evaluate
 from symscale.arrays.array import Array
 from symscale.hardware.chip import Chip
+from symscale.hardware.figure import MissingFigure
 from symscale.studies.pressure import Pressure, pressures
 from symscale.studies.result import StepResult
 from symscale.studies.training import TrainingStep
@@ -65,7 +66,7 @@ def mesh_options(
     >>> dict(mesh_options(step, chip("tpu-v5p"), 8960, 2**22)[0].mesh)
     {'X': 2048, 'Y': 4}
     """
-    sizes = list(_sizes(step, chips, batch))
+    sizes = [mesh for mesh in _sizes(step, chips, batch) if _lies(step, chip, mesh)]
     if not sizes:
         raise ShardingError(
             f"no mesh of {step.strategy.name} on at most {chips} chips divides a batch of {batch} "
@@ -80,6 +81,17 @@ def mesh_options(
             result = step.at(chip, **numbers)
             found.append(MeshOption(mesh, result, _ratios(pressures(result.step), result)))
     return tuple(sorted(found, key=lambda option: option.textbook))
+
+
+def _lies(step: TrainingStep, chip: Chip, mesh: Mapping[str, int]) -> bool:
+    """Whether a mesh fits the chip's network."""
+    try:
+        chip.placement(step.strategy.mesh_axes, mesh)
+    except MissingFigure:
+        raise
+    except HardwareError:
+        return False
+    return True
 
 
 def _ratios(parts: tuple[Pressure, ...], result: StepResult) -> dict[str, tuple[float, float]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -11,12 +11,13 @@ from symscale.models.zoo import find_config
 from symscale.parallel.strategy import strategy
 from symscale.programs.program import Keep, Program, program
 from symscale.programs.sharded import ShardedProgram
+from symscale.xla.check import Subject
 from symscale.xla.check_lines import split_lines
 from symscale.xla.emit import Pass
 from symscale.xla.emit_setting import Setting, default_sizes
 
 #: Sizes of the dims of single products: all different, divided by every mesh here.
-PRODUCT_SIZES = MappingProxyType({"I": 3072, "J": 5120, "K": 7168, "E": 64})
+PRODUCT_SIZES = MappingProxyType({"I": 5120, "J": 1536, "K": 7168, "E": 64})
 
 
 @dataclass(frozen=True)
@@ -31,12 +32,14 @@ class Case:
     which: Pass = "forward"
     keep: Keep = "activations"
     sizes: Mapping[str, int] = field(default_factory=dict)
+    pinned: bool = False
 
     @property
     def name(self) -> str:
         """What identifies the case."""
         mesh = ",".join(f"{name}={size}" for name, size in self.mesh.items())
-        return f"{self.group}: {self.title} [{mesh}] {self.which}"
+        pinned = ", pinned" if self.pinned else ""
+        return f"{self.group}: {self.title} [{mesh}] {self.which}{pinned}"
 
     @property
     def sharded(self) -> ShardedProgram:
@@ -47,6 +50,10 @@ class Case:
     def setting(self) -> Setting:
         """Mesh and sizes, those not given chosen so that arrays differ in bytes."""
         return Setting(self.mesh, default_sizes(self.whole, self.mesh, self.sizes))
+
+    def subject(self, explicit: bool = False) -> Subject:
+        """What is to be checked."""
+        return Subject(self.name, self.sharded, self.setting, self.which, explicit, self.pinned)
 
 
 def catalogue() -> tuple[Case, ...]:
@@ -64,22 +71,6 @@ _XYZ = MappingProxyType({"X": 4, "Y": 2, "Z": 2})
 _X = MappingProxyType({"X": 8})
 
 _PRODUCTS = (
-    (
-        _X,
-        (
-            "A[I_X, J] * B[J, K] -> C[I_X, K]",
-            "A[I, J] * B[J, K_X] -> C[I, K_X]",
-            "A[I_X, J] * B[J, K] -> C[I, K]",
-            "A[I, J_X] * B[J, K] -> C[I, K]",
-            "A[I, J] * B[J_X, K] -> C[I, K]",
-            "A[I, J_X] * B[J_X, K] -> C[I, K]",
-            "A[I, J_X] * B[J_X, K] -> C[I_X, K]",
-            "A[I, J_X] * B[J_X, K] -> C[I, K_X]",
-            "A[I_X, J] * B[J, K_X] -> C[I_X, K]",
-            "A[I_X, J] * B[J, K_X] -> C[I, K_X]",
-            "A[E_X, I, J] * B[E_X, J, K] -> C[E_X, I, K]",
-        ),
-    ),
     (
         _XY,
         (
@@ -117,7 +108,16 @@ _PRODUCTS = (
 )
 
 _RESHARDS = (
-    (_X, ("A[I_X, J] -> [I, J]", "A[I, J] -> [I_X, J]", "A[I_X, J] -> [I, J_X]")),
+    (
+        _X,
+        (
+            "A[I_X, J] -> [I, J]",
+            "A[I, J_X] -> [I, J]",
+            "A[I, J] -> [I_X, J]",
+            "A[I_X, J] -> [I, J_X]",
+            "A[I, J_X] -> [I_X, J]",
+        ),
+    ),
     (
         _XY,
         (
@@ -150,13 +150,41 @@ _RESHARDS = (
 )
 
 
+#: At these sizes the result is smaller than the operand that would be gathered.
+_SMALL_RESULT = MappingProxyType({"I": 3072, "J": 5120, "K": 7168})
+
+
 def _products() -> Iterator[Case]:
+    for text in _one_axis_products():
+        yield _product(text, _X)
     for mesh, statements in _PRODUCTS:
         for text in statements:
-            plain, shards = split_lines((text,))
-            whole = program(*plain, inputs=("A", "B"))
-            sizes = {n: PRODUCT_SIZES[n] for n in _dims(whole)}
-            yield Case("product", text.replace(" * ", " · "), whole, shards, mesh, sizes=sizes)
+            yield _product(text, mesh)
+    yield _product("A[I, J] * B[J_X, K] -> C[I, K]", _X, _SMALL_RESULT, "small result: ")
+    yield _product("A[I, J_X] * B[J, K_Y] -> C[I, K_Y]", _XY, _SMALL_RESULT, "small result: ")
+
+
+def _one_axis_products() -> Iterator[str]:
+    """Every way to lay one mesh axis on the arrays of a product, and on a batching dim."""
+    for left in ("I, J", "I_X, J", "I, J_X"):
+        for right in ("J, K", "J_X, K", "J, K_X"):
+            for out in ("I, K", "I_X, K", "I, K_X"):
+                yield f"A[{left}] * B[{right}] -> C[{out}]"
+    yield "A[E_X, I, J] * B[E_X, J, K] -> C[E_X, I, K]"
+
+
+def _product(
+    text: str, mesh: Mapping[str, int], sizes: Mapping[str, int] = PRODUCT_SIZES, note: str = ""
+) -> Case:
+    plain, shards = split_lines((text,))
+    whole = program(*plain, inputs=("A", "B"))
+    chosen = {name: sizes[name] for name in _dims(whole)}
+    title = note + text.replace(" * ", " · ")
+    return Case("product", title, whole, shards or _whole(whole), mesh, sizes=chosen)
+
+
+def _whole(whole: Program) -> tuple[str, ...]:
+    return tuple(array.unsharded.short for array in whole.arrays.values())
 
 
 def _dims(whole: Program) -> tuple[str, ...]:
@@ -184,25 +212,29 @@ _GATED = (
     "Act[B, F] * Wout[F, D] -> Out[B, D]",
 )
 _NORMED = ("rmsnorm(Res[B, D], g[D]; D) -> In[B, D]", *_PLAIN)
-#: Strategies with the axes that play their roles; the last keeps activations whole (Megatron).
+#: Strategies with the axes that play their roles.
 _SPLITS = (
     ("dp", {"data": "XY"}), ("fsdp", {"data": "XY"}), ("tp", {"tensor": "XY"}),
-    ("tp+sp", {"tensor": "XY"}), ("fsdp+tp", {}), ("fsdp+tp+sp", {}), ("2d", {}),
+    ("tp+sp", {"tensor": "XY"}), ("fsdp+tp", {}), ("2d", {}), ("zero2", {"data": "XY"}),
 )  # fmt: skip
-_PASSES: tuple[Pass, ...] = ("forward", "backward", "joint")
+_BOTH: tuple[Pass, ...] = ("forward", "backward")
+_ALL: tuple[Pass, ...] = (*_BOTH, "joint")
 
 
 def _mlps() -> Iterator[Case]:
-    for kind, lines in (("plain", _PLAIN), ("gated", _GATED)):
+    for kind, lines, passes in (("plain", _PLAIN, _ALL), ("gated", _GATED, _BOTH)):
         whole = program(*lines)
-        for name, axes in _SPLITS:
-            shards = strategy(name, **axes).lines(whole)
-            for which in _PASSES:
-                yield Case("mlp", f"{kind}, {name}", whole, shards, _XY, which)
-        held = _replicated(whole, "Y")
-        for which in _PASSES:
-            yield Case("mlp", f"{kind}, activations replicated", whole, held, _XY, which)
-    yield from _more_mlps()
+        ways = [(name, strategy(name, **axes).lines(whole)) for name, axes in _SPLITS]
+        ways.append(("activations replicated", _replicated(whole, "Y")))
+        for title, shards in ways:
+            for which in passes:
+                yield Case("mlp", f"{kind}, {title}", whole, shards, _XY, which)
+        both = strategy("fsdp+tp+sp").lines(whole)
+        yield Case("mlp", f"{kind}, fsdp+tp+sp", whole, both, _XY)
+        for which in _BOTH:
+            yield Case("mlp", f"{kind}, fsdp+tp+sp", whole, both, _XY, which, pinned=True)
+    yield from _three_axes()
+    yield from _normed()
 
 
 def _replicated(whole: Program, axes: str) -> tuple[str, ...]:
@@ -216,16 +248,28 @@ def _replicated(whole: Program, axes: str) -> tuple[str, ...]:
     return tuple(out)
 
 
-def _more_mlps() -> Iterator[Case]:
-    plain, normed = program(*_PLAIN), program(*_NORMED)
-    for mesh in ({"X": 2, "Y": 2, "Z": 2}, {"X": 2, "Y": 4, "Z": 2}):
-        three = strategy("fsdp+tp", tensor="YZ").lines(plain)
-        for which in ("forward", "backward"):
-            yield Case("mlp", "plain, fsdp+tp over YZ", plain, three, mesh, which)
+def _three_axes() -> Iterator[Case]:
+    whole = program(*_PLAIN)
+    ways = (
+        ("fsdp", {"data": "XYZ"}), ("tp", {"tensor": "XYZ"}), ("fsdp+tp", {"tensor": "YZ"}),
+        ("fsdp+tp", {"data": "XZ"}),
+    )  # fmt: skip
+    for name, axes in ways:
+        made = strategy(name, **axes)
+        for which in _BOTH:
+            shards = made.lines(whole)
+            title = f"plain, {name} over {', '.join(map(''.join, made.axes.values()))}"
+            yield Case("mlp", title, whole, shards, {"X": 2, "Y": 4, "Z": 2}, which)
+
+
+def _normed() -> Iterator[Case]:
+    whole = program(*_NORMED)
     for name, mesh in (("tp", {"Y": 4}), ("tp+sp", {"Y": 4}), ("fsdp", {"X": 4}), ("fsdp+tp", _XY)):
-        lines = strategy(name).lines(normed)
-        for which in ("forward", "backward"):
-            yield Case("mlp", f"with its norm, {name}", normed, lines, mesh, which)
+        for which in _BOTH:
+            shards = strategy(name).lines(whole)
+            yield Case("mlp", f"with its norm, {name}", whole, shards, mesh, which)
+    idle = strategy("tp").lines(whole)
+    yield Case("mlp", "with its norm, tp, X idle", whole, idle, _XY)
 
 
 #: Attention after its projections are regrouped; heads apart from groups, so that both can be split.
@@ -274,10 +318,10 @@ def _attention() -> Iterator[Case]:
         ("multi-query: groups alone split", {"G": "Y", "b": "X"}, _XY, {"K": 1}),
         ("keys split along the context", {"S": "Y", "b": "X"}, _XY, {}),
         ("batch split", {"b": "XY"}, _XY, {}),
+        ("batch and weights split", {"b": "X", "D": "X"}, {"X": 4}, {}),
     )
     for title, axes, mesh, sizes in ways:
-        passes: tuple[Pass, ...] = ("forward", "backward") if "S" not in axes else ("forward",)
-        for which in passes:
+        for which in _BOTH if "S" not in axes else _BOTH[:1]:
             shards = _split(whole, **axes)
             yield Case("attention", title, whole, shards, mesh, which, sizes=sizes)
     yield from _decode()
@@ -316,7 +360,7 @@ def _experts() -> Iterator[Case]:
     tensor = ("Sent[E, c_X, D]", "Got[E_X, c, D]", "Up[E_X, c, F_Y]", "Act[E_X, c, F_Y]",
               "Res[E_X, c, D]", "Back[E, c_X, D]", "Win[E_X, D, F_Y]", "Wout[E_X, F_Y, D]")  # fmt: skip
     for title, shards, mesh in (("split", plain, _X), ("split, each over Y", tensor, _XY)):
-        for which in ("forward", "backward", "joint"):
+        for which in _ALL:
             yield Case("experts", title, whole, shards, mesh, which)
 
 
@@ -327,6 +371,5 @@ def _decoders() -> Iterator[Case]:
     )  # fmt: skip
     for name, mesh in ways:
         shards = strategy(name).lines(whole)
-        passes: tuple[Pass, ...] = ("forward", "backward")
-        for which in passes:
+        for which in _BOTH:
             yield Case("decoder layer", name, whole, shards, mesh, which)

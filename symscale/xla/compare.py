@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Any
 
 from symscale.algebra.table import Table
@@ -12,6 +13,11 @@ from symscale.arrays.notation import axes_text
 from symscale.xla.compare_known import KNOWN, Left
 from symscale.xla.compare_lists import Derived, emitted_key, once_each
 from symscale.xla.readings import Emitted, HloReport
+
+
+#: Columns of a line, and of what is said of a derived collective in it.
+LINE = 100
+_WIDEST = 40
 
 
 @dataclass(frozen=True)
@@ -151,11 +157,12 @@ class Comparison:
         )
         out += ["", f"matrix FLOPs a device: derived {self.derived_flops:,}, "
                 f"XLA {self.emitted_flops:,}: {agree}"]  # fmt: skip
-        out += [f"why: {reason}" for reason in self.reasons]
-        out += [f"not explained: {_side(row)}" for row in self.rows if not row.explained]
+        said = [f"why: {reason}" for reason in self.reasons]
+        said += [f"not explained: {_side(row)}" for row in self.rows if not row.explained]
         if agree != "exact" and not self.flops_why:
-            out.append("not explained: the FLOPs")
-        return out + [f"not read: {text}" for text in self.unread]
+            said.append("not explained: the FLOPs")
+        said += [f"not read: {text}" for text in self.unread]
+        return out + [line for text in said for line in wrap(text, LINE, subsequent_indent="  ")]
 
     def to_dict(self) -> dict[str, Any]:
         """Rows, FLOPs, verdicts and the unread list."""
@@ -171,7 +178,9 @@ class Comparison:
         }  # fmt: skip
 
 
-def compare(derived: Sequence[Derived], report: HloReport, flops: int) -> Comparison:
+def compare(
+    derived: Sequence[Derived], report: HloReport, flops: int, used: Iterable[str] = ()
+) -> Comparison:
     """What was derived against what was read: equal collectives are paired first, then known
     differences are looked for among the rest.
 
@@ -179,8 +188,9 @@ def compare(derived: Sequence[Derived], report: HloReport, flops: int) -> Compar
         derived: the derived collectives.
         report: what was read from XLA's module.
         flops: derived matrix FLOPs on a device.
+        used: mesh axes that any sharding names.
     """
-    rows, left = _paired(derived, once_each(report.collectives), flops, report.dot_flops)
+    rows, left = _paired(derived, report, flops, frozenset(used))
     flops_why = ""
     for known in KNOWN:
         while found := known.find(left):
@@ -195,9 +205,9 @@ def compare(derived: Sequence[Derived], report: HloReport, flops: int) -> Compar
 
 
 def _paired(
-    derived: Sequence[Derived], emitted: Sequence[Emitted], flops: int, other: int
+    derived: Sequence[Derived], report: HloReport, flops: int, used: frozenset[str]
 ) -> tuple[list[Row], Left]:
-    waiting = list(emitted)
+    waiting = list(once_each(report.collectives))
     rows, alone = [], []
     for one in derived:
         found = next((e for e in waiting if emitted_key(e) == one.key), None)
@@ -206,7 +216,10 @@ def _paired(
         else:
             waiting.remove(found)
             rows.append(Row((one,), (found,)))
-    return rows, Left(tuple(derived), tuple(alone), tuple(waiting), flops, other)
+    left = Left(
+        tuple(derived), tuple(alone), tuple(waiting), flops, report.dot_flops, report.mesh, used
+    )
+    return rows, left
 
 
 def _rest(left: Left) -> Iterable[Row]:
@@ -228,7 +241,7 @@ def _lines(row: Row) -> Iterable[tuple[str, str, str, str, str]]:
         own = row.derived[number] if number < len(row.derived) else None
         other = row.emitted[number] if number < len(row.emitted) else None
         yield (
-            f"{_name(own.kind, own.axes)} {own.array.partition(' -> ')[0]}" if own else "",
+            _short(f"{_name(own.kind, own.axes)} {own.array.partition(' -> ')[0]}") if own else "",
             _name(other.kind, other.axes) if other else "",
             f"{own.volume:,}" if own else "",
             f"{other.volume:,}" if other else "",
@@ -238,6 +251,11 @@ def _lines(row: Row) -> Iterable[tuple[str, str, str, str, str]]:
 
 def _name(kind: str, axes: Sequence[str]) -> str:
     return f"{kind}_{axes_text(axes)}"
+
+
+def _short(text: str) -> str:
+    """Cut to what leaves room for the other columns in a line."""
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
 
 
 def _side(row: Row) -> str:

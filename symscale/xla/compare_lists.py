@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from symscale.programs.collectives import Collective
-from symscale.programs.phase import Phase
+from symscale.programs.phase import AddGradients, Phase
 from symscale.xla.emit_setting import Setting
 from symscale.xla.readings import Emitted
 
@@ -18,7 +18,8 @@ Key = tuple[str, frozenset[str], int]
 class Derived:
     """One derived collective: its kind, the mesh axes it runs over, bytes on one device.
 
-    ``statistic`` marks the small sums of norms and softmaxes.
+    ``statistic`` marks the small sums of norms and softmaxes, ``added`` the reduction of a sum of
+    gradients that lie as partial sums.
     """
 
     kind: str
@@ -27,6 +28,7 @@ class Derived:
     dtype: str
     array: str
     statistic: bool = False
+    added: bool = False
 
     @property
     def key(self) -> Key:
@@ -51,14 +53,15 @@ def derived(phases: Iterable[Phase], setting: Setting) -> tuple[Derived, ...]:
     """
     out = []
     for phase in phases:
+        sums = {s.output for s in phase.computes if isinstance(s.op, AddGradients)}
         for move in phase.collectives:
             axes = tuple(name for name in move.axes if setting.mesh[name] > 1)
             if axes:
-                out.append(_derived(move, axes, setting))
+                out.append(_derived(move, axes, setting, move.before in sums))
     return tuple(out)
 
 
-def _derived(move: Collective, axes: tuple[str, ...], setting: Setting) -> Derived:
+def _derived(move: Collective, axes: tuple[str, ...], setting: Setting, added: bool) -> Derived:
     return Derived(
         move.kind,
         axes,
@@ -66,6 +69,7 @@ def _derived(move: Collective, axes: tuple[str, ...], setting: Setting) -> Deriv
         move.before.dtype.name,
         f"{move.before.short} -> {move.after.short}",
         move.statistic,
+        added,
     )
 
 

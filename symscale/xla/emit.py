@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 from symscale.arrays.array import Array, Dim
@@ -32,13 +33,16 @@ _PLACED = '''def placed(array, name):
 '''
 
 
-def auto(sharded: ShardedProgram, setting: Setting, which: Pass = "forward") -> Written:
+def auto(
+    sharded: ShardedProgram, setting: Setting, which: Pass = "forward", pinned: bool = False
+) -> Written:
     """A pass of a sharded program as JAX source for XLA's partitioner.
 
     ``backward`` is a program of its own, as published accounts have it: its arguments are the
     activations that the forward pass left (in every sharding in which they are found again), the
     weights and the gradients of the results. ``joint`` is the forward pass and its gradient by
-    ``jax.vjp`` in one program.
+    ``jax.vjp`` in one program. ``pinned`` states as well where each op computes before its result is
+    brought to where it should lie; without it XLA chooses.
 
     Raises:
         XlaError: for a stated sharding with partial sums, which JAX cannot say.
@@ -51,7 +55,7 @@ def auto(sharded: ShardedProgram, setting: Setting, which: Pass = "forward") -> 
     ['Tmp = placed(jnp.einsum("ab,bc->ac", In, Win), "Tmp")', 'Out = placed(jnp.einsum("ab,bc->ac",\
  Tmp, Wout), "Out")']
     """
-    made = _Auto(sharded, setting)
+    made = _Auto(sharded, setting, pinned)
     if which == "forward":
         return made.forward()
     return made.backward() if which == "backward" else made.joint()
@@ -72,6 +76,7 @@ def kept_array(step: Compute, name: str) -> Array:
 class _Auto:
     sharded: ShardedProgram
     setting: Setting
+    pinned: bool
     module: Module = field(init=False)
     writer: Writer = field(init=False)
 
@@ -107,10 +112,22 @@ class _Auto:
         """The array as it lies after its pass."""
         return self.sharded.sharding(name)
 
+    @cached_property
+    def _computed(self) -> dict[str, Array]:
+        """Every result as the derived forward pass computes it, before it is moved."""
+        return {step.output.name: step.output for step in self.sharded.forward.computes}
+
+    def _pin(self, text: str, computed: Array, stated: Array) -> str:
+        where = computed.placed(computed.sharding)
+        if not self.pinned or where == stated:
+            return text
+        return f"placed({text}, {quoted(self.module.spec(where.short, where))})"
+
     def _line(self, op: Op, stated: Array) -> None:
         names = self.module.names
         step = Compute(op, op.inputs, op.output)
         made = self.writer.expression(step, [names.of(array.name) for array in op.inputs])
+        made = self._pin(made, self._computed[stated.name], stated)
         key = self.module.spec(stated.name, stated)
         if key not in self.sharded.program.outputs:
             made = f"placed({made}, {quoted(key)})"
@@ -127,6 +144,7 @@ class _Auto:
             made = self.writer.expression(step, operands)
             if self._is_gradient(name):
                 key = self.module.spec(name, self._stated(name))
+                made = self._pin(made, step.output, self._stated(name))
                 if name in used:
                     made = f"placed({made}, {quoted(key)})"
                 results.append(name)

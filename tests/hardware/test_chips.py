@@ -122,7 +122,7 @@ def test_every_chip_is_a_mapping_of_exact_rates(entry: Chip) -> None:
     for key, value in entry.items():
         check_known(key)
         assert isinstance(value, Rational)
-        assert unit(key.name) in ("FLOP/s", "byte/s")
+        assert unit(key.name) in ("FLOP/s", "byte/s", "s")
     assert hash(entry) == hash(copy.deepcopy(entry))
     assert pickle.loads(pickle.dumps(entry)) == entry
     assert json.loads(json.dumps(entry.to_dict()))["name"] == entry.name
@@ -190,7 +190,7 @@ def test_spellings(spelling: str, name: str) -> None:
 def test_unknown_names() -> None:
     with pytest.raises(HardwareError, match=r"^unknown chip 'tpu-v5'; did you mean .*tpu-v5e"):
         chip("tpu-v5")
-    with pytest.raises(HardwareError, match=r"^unknown chip 'qqq'; known are h100, tpu-v4p"):
+    with pytest.raises(HardwareError, match=r"^unknown chip 'qqq'; known are a100, a100-40gb"):
         chip("qqq")
     with pytest.raises(HardwareError, match="unknown edition 'bok' of tpu-v5e; did you mean book"):
         chip("v5e", edition="bok")
@@ -274,7 +274,7 @@ def changed(*path: str, to: Any = None) -> str:
             changed("figures", "W_hbmm", to={}),
             "'W_hbmm' is no figure of a chip; did you mean W_hbm",
         ),
-        (changed("network", "kind", to="mesh"), "'network.kind' is 'mesh'; torus or switch"),
+        (changed("network", "kind", to="mosh"), "'network.kind' is 'mosh'; torus or switch or mesh or host"),
         (changed("network", "shape", to=[]), "must be above zero"),
         (changed("network", "shape", to=[0, 8]), "must be above zero"),
         (changed("network", "shape", to=[8.5]), "'network.shape' must be a whole number"),

@@ -9,10 +9,10 @@ from itertools import pairwise
 from hypothesis import strategies as st
 from sympy import Add, Expr, Mul, Rational, Symbol
 
-from symscale.algebra.symbols import C, D, F, L
+from symscale.algebra.symbols import D, F, L
 
 OTHERS = (D, F, L)
-V = C  # a rate: its values need not be whole
+V = Symbol("xi", positive=True)  # not of the table: of any unit, and not whole
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ def test_prints_and_converts() -> None:
     assert found._repr_html_().startswith("<table>")
     assert len(found.to_dict()["regimes"]) == len(found)
     assert found[0] in list(found)
-    assert "against" in str(found.derivation)
+    assert "compare two terms" in str(found.derivation)
     with pytest.raises(SolveError, match="put numbers in"):
         found.binding(3)
 

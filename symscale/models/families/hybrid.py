@@ -243,6 +243,7 @@ def _nemotron_part(
         keys.a_size("moe_intermediate_size"),
         gated=False,
         activation="relu2",
+        correction=True,
         shared=keys.a_size("moe_shared_expert_intermediate_size")
         * keys.number_of("n_shared_experts", default=1),
         latent=keys.optional("moe_latent_size"),

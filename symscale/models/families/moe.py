@@ -11,6 +11,11 @@ from collections.abc import Callable, Iterable
 from symscale.models.blocks import Experts, Mlp
 from symscale.models.keys import Keys
 
+#: Families whose checkpoints hold a bias for every expert that steers the choice and nothing else.
+STEERED = (
+    "deepseek_v3", "deepseek_v32", "kimi_k2", "glm_moe_dsa", "glm4_moe", "glm4_moe_lite", "dots1",
+)  # fmt: skip
+
 #: Feed-forward of each layer.
 Feed = tuple[Mlp | Experts, ...]
 Rule = Callable[[Keys, int, Mlp], Feed]
@@ -87,6 +92,7 @@ def deepseek(keys: Keys, layers: int, mlp: Mlp) -> Feed:
         count,
         top_k(keys, count, "num_experts_per_tok"),
         width,
+        correction=keys.model_type in STEERED or keys.own.get("topk_method") == "noaux_tc",
         shared=width * keys.number_of("n_shared_experts"),
     )
     given = keys.words("mlp_layer_types", layers, ("dense", "sparse"))

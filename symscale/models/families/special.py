@@ -255,6 +255,8 @@ def minimax_m2(keys: Keys) -> Body:
     """Experts in every layer; queries and keys normed over all heads together."""
     family = Dense(qk_norm="width", feed=moe.mixtral)
     body = dense.read(keys, family)
+    steered = keys.flag("use_routing_bias", default=True)
+    body = _with_experts(body, lambda e: replace(e, correction=steered))
     return with_mtp(keys, body, "num_mtp_modules") if keys.flag("use_mtp") else body
 
 

@@ -48,6 +48,7 @@ def last_of(key: str, default: int) -> Rule:
 
 def from_max_window_layers(keys: Keys, layers: int) -> tuple[str, ...]:
     """Qwen: with ``use_sliding_window``, layers from ``max_window_layers`` on have a window."""
+    keys.asked.add("sliding_window")
     if not keys.flag("use_sliding_window"):
         return ("full_attention",) * layers
     first = keys.number_of("max_window_layers", default=layers)
@@ -73,7 +74,16 @@ def layer_words(
 ) -> tuple[str, ...]:
     """What each layer's mixer is: ``layer_types`` where given, else the family's rule."""
     given = keys.words("layer_types", layers, known)
-    return rule(keys, layers) if given is None else given
+    if given is None:
+        return rule(keys, layers)
+    keys.asked.add("sliding_window")
+    for word, key in (
+        ("sliding_attention", "sliding_window"),
+        ("chunked_attention", "attention_chunk_size"),
+    ):
+        if word in given and key not in keys.own and not keys.has_default(key):
+            keys.fail(f"layer_types has {word} but {key} is missing; it must be given")
+    return given
 
 
 def reaches(

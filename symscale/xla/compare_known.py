@@ -1,0 +1,255 @@
+"""Differences between XLA's plan and the derived one whose reason is known.
+
+Each looks, among collectives that found no equal, for a group of its kind. The order matters:
+what needs the most evidence comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+
+from symscale.xla.compare_lists import Derived, emitted_key
+from symscale.xla.readings import Emitted
+
+_SUMS = ("ReduceScatter", "AllReduce")
+_MOVES = ("AllGather", "AllToAll", "CollectivePermute")
+
+
+@dataclass(frozen=True)
+class Found:
+    """The collectives of both sides that one difference is about."""
+
+    derived: tuple[Derived, ...] = ()
+    emitted: tuple[Emitted, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.derived or self.emitted)
+
+
+@dataclass(frozen=True)
+class Left:
+    """What found no equal, with what is needed to judge it: all derived collectives, matrix FLOPs on
+    a device by both accounts, and the mesh.
+    """
+
+    all_derived: tuple[Derived, ...]
+    derived: tuple[Derived, ...]
+    emitted: tuple[Emitted, ...]
+    flops: int
+    other_flops: int
+    mesh: Mapping[str, int] = field(default_factory=dict)
+    used: frozenset[str] = frozenset()
+
+    def without(self, found: Found) -> Left:
+        """What is left when a group is taken out."""
+        derived, emitted = list(self.derived), list(self.emitted)
+        for one in found.derived:
+            derived.remove(one)
+        for other in found.emitted:
+            emitted.remove(other)
+        return replace(self, derived=tuple(derived), emitted=tuple(emitted))
+
+    def ways(self, axes: Sequence[str]) -> int:
+        """Over how many devices these axes go; sub-axes count for nothing."""
+        return prod(self.mesh.get(name, 1) for name in axes)
+
+
+@dataclass(frozen=True)
+class Known:
+    """A known difference: its name, the reason, and how it is recognised.
+
+    ``moves_flops``: the same reason makes matrix FLOPs differ.
+    """
+
+    name: str
+    reason: str
+    find: Callable[[Left], Found]
+    moves_flops: bool = False
+
+
+def _same_axes(own: Derived, other: Emitted) -> bool:
+    return set(own.axes) == set(other.axes)
+
+
+def _pairs(left: Left) -> Iterator[tuple[Derived, Emitted]]:
+    for own in left.derived:
+        for other in left.emitted:
+            yield own, other
+
+
+def _idle(left: Left) -> Found:
+    """Collectives over an axis that no sharding uses, with fewer FLOPs for it."""
+    idle = {name for name in left.mesh if name not in left.used and left.mesh[name] > 1}
+    names = {axis.partition(":")[0] for other in left.emitted for axis in other.axes}
+    if idle & names:
+        return Found(left.derived, left.emitted)
+    return Found()
+
+
+def _added_late(left: Left) -> Found:
+    """One more reduction like that of a sum of gradients."""
+    for other in left.emitted:
+        for own in left.all_derived:
+            like = own.kind == other.kind or {own.kind, other.kind} == set(_SUMS)
+            if own.added and like and _reduces(own, other):
+                mine = tuple(d for d in left.derived if d == own)
+                alike = [e for e in left.emitted if emitted_key(e) == emitted_key(other)]
+                return Found(mine[:1], tuple(alike) if mine else (other,))
+    return Found()
+
+
+def _reduces(own: Derived, other: Emitted) -> bool:
+    """Whether both reduce the same bytes over the same axes."""
+    bytes_own = own.volume // (2 if own.kind == "AllReduce" else 1)
+    bytes_other = other.volume // (2 if other.kind == "AllReduce" else 1)
+    return set(other.axes) <= set(own.axes) and bytes_own == bytes_other
+
+
+def _one_dim_at_a_time(left: Left) -> Found:
+    """An AllReduce over two axes as two of the same bytes, one for each summed dim."""
+    for own in left.derived:
+        if own.kind != "AllReduce" or len(own.axes) < 2:
+            continue
+        parts = _covering(own.axes, [
+            e for e in left.emitted if e.kind == "AllReduce" and e.volume == own.volume
+        ])  # fmt: skip
+        if parts:
+            return Found((own,), parts)
+    return Found()
+
+
+def _covering(axes: Sequence[str], candidates: Sequence[Emitted]) -> tuple[Emitted, ...]:
+    """Candidates over disjoint axes that together are these axes."""
+    open_axes, out = set(axes), []
+    for one in candidates:
+        if one.axes and set(one.axes) <= open_axes:
+            open_axes -= set(one.axes)
+            out.append(one)
+    return tuple(out) if not open_axes and len(out) > 1 else ()
+
+
+def _two_scatters(left: Left) -> Found:
+    """ReduceScatters into two dims as AllReduces of the whole array and a slice."""
+    own = tuple(d for d in left.derived if d.kind in _SUMS)
+    if len(own) < 2 or not any(d.kind == "ReduceScatter" for d in own):
+        return Found()
+    axes = {name for d in own for name in d.axes}
+    whole = max(d.volume for d in own if d.kind == "ReduceScatter")
+    other = tuple(
+        e for e in left.emitted if e.kind in _SUMS and set(e.axes) <= axes
+        and e.volume in (whole, 2 * whole)
+    )  # fmt: skip
+    covered = {name for e in other for name in e.axes}
+    return Found(own, other) if covered == axes else Found()
+
+
+def _sliced(left: Left) -> Found:
+    """An operand's gather as an AllReduce of the result, with so many times fewer FLOPs."""
+    for own, other in _pairs(left):
+        fewer = left.other_flops * left.ways(own.axes) <= left.flops
+        kinds = own.kind == "AllGather" and other.kind in _SUMS
+        if kinds and _same_axes(own, other) and fewer and left.flops:
+            return Found((own,), (other,))
+    return Found()
+
+
+def _nested(left: Left) -> Found:
+    """A partial gather and a reduction as gathers of both operands, with more FLOPs."""
+    gathers = tuple(d for d in left.derived if d.kind == "AllGather")
+    sums = tuple(d for d in left.derived if d.kind in _SUMS)
+    other = tuple(e for e in left.emitted if e.kind == "AllGather")
+    wider = any(set(d.axes) < set(e.axes) for d in gathers for e in other)
+    if sums and wider and len(other) > 1 and left.other_flops > left.flops:
+        return Found((*gathers, *sums), other)
+    return Found()
+
+
+def _by_result(left: Left) -> Found:
+    """A product sharded as its result lies, so operands are gathered and work is repeated."""
+    more = left.other_flops > left.flops
+    staged = any("staged" in e.note for e in left.emitted)
+    lost = any(d.kind == "ReduceScatter" for d in left.derived)
+    if more and staged and lost:
+        return Found(left.derived, left.emitted)
+    return Found()
+
+
+def _gathered_twice(left: Left) -> Found:
+    """A gather that is already among the paired ones."""
+    keys = {d.key for d in left.all_derived if d.kind == "AllGather"}
+    return Found((), tuple(e for e in left.emitted if emitted_key(e) in keys)[:1])
+
+
+def _windowed(left: Left) -> Found:
+    """A gather or reduction as a chain of permutes over the same axes with the same bytes in all."""
+    for own in left.derived:
+        chain = tuple(
+            e for e in left.emitted if e.kind == "CollectivePermute" and _same_axes(own, e)
+            and e.volume * left.ways(own.axes) == own.volume
+        )[: left.ways(own.axes)]  # fmt: skip
+        if own.kind in ("AllGather", "ReduceScatter") and len(chain) >= left.ways(own.axes) - 1 > 0:
+            return Found((own,), chain)
+    return Found()
+
+
+def _one_array(left: Left) -> bool:
+    """Whether what is left are moves of a single array, without reductions."""
+    names = {d.array.partition("[")[0] for d in left.derived}
+    kinds = {one.kind for one in (*left.derived, *left.emitted)}
+    return len(names) == 1 and bool(left.emitted) and kinds <= set(_MOVES)
+
+
+def _bytes(side: Sequence[Derived] | Sequence[Emitted]) -> int:
+    return sum(one.volume for one in side)
+
+
+def _sub_axes(left: Left) -> Found:
+    """Moves that split a mesh axis, or skip steps since one block lies within another."""
+    if not _one_array(left):
+        return Found()
+    split = any(":" in axis for e in left.emitted for axis in e.axes)
+    permuted = all(e.kind == "CollectivePermute" for e in left.emitted)
+    if split or (permuted and _bytes(left.emitted) < _bytes(left.derived)):
+        return Found(left.derived, left.emitted)
+    return Found()
+
+
+def _gathered_first(left: Left) -> Found:
+    """Moves over the same axes that gather before they exchange or slice, at no fewer bytes."""
+    if not _one_array(left) or _bytes(left.emitted) < _bytes(left.derived):
+        return Found()
+    axes = {name for d in left.derived for name in d.axes}
+    within = all(set(e.axes) <= axes for e in left.emitted)
+    exchanged = any(d.kind in ("AllToAll", "CollectivePermute") for d in left.derived)
+    if within and (exchanged or len(left.derived) == len(left.emitted) == 1):
+        return Found(left.derived, left.emitted)
+    return Found()
+
+
+KNOWN: tuple[Known, ...] = (
+    Known("idle axis", "an axis of the mesh that the shardings leave idle: XLA splits the work over "
+          "it and pays in communication", _idle, True),
+    Known("added late", "XLA reduces each part of a gradient and adds afterwards; adding the partial "
+          "sums first (JAX's `unreduced` in Explicit mode) needs one reduction", _added_late),
+    Known("one dim at a time", "XLA reduces over one summed dim at a time, the whole array each time; "
+          "one AllReduce over all the axes is cheaper", _one_dim_at_a_time),
+    Known("nested sum", "a summed dim lies over nested axes: XLA gathers both operands whole and "
+          "repeats the work; gathering the finer part and reducing is cheaper", _nested, True),
+    Known("by its result", "XLA shards the product as its result lies, gathers operands and repeats "
+          "work; a constraint on the product before its reduction mends it", _by_result, True),
+    Known("two scatters", "XLA has no ReduceScatter into two dims: it reduces the whole array and "
+          "slices", _two_scatters),
+    Known("slice or gather", "the result is smaller than the operand to be gathered: XLA slices the "
+          "whole operand, works on a part of the sum and reduces; fewer FLOPs, dearer in bytes",
+          _sliced, True),
+    Known("gathered twice", "XLA gathers an array a second time: two gathers of one operand are not "
+          "merged when their device groups come in two spellings", _gathered_twice),
+    Known("collective matmul", "XLA moves the same bytes in a chain of permutes to overlap them with "
+          "the product", _windowed),
+    Known("numbers known", "XLA knows the sizes: one block lies within another, or an axis splits in "
+          "two; a rule for any axis sizes cannot say so", _sub_axes),
+    Known("gathers first", "XLA gathers before it exchanges or slices, which moves no fewer bytes",
+          _gathered_first),
+)  # fmt: skip
