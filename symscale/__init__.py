@@ -6,10 +6,20 @@ type checkers and editors read them from ``__init__.pyi``.
 
 from __future__ import annotations
 
+import copyreg
 import importlib
+from types import MappingProxyType
 from typing import Any
 
 __version__ = "0.1.0"
+
+
+def _read_only(held: dict[Any, Any]) -> MappingProxyType[Any, Any]:
+    return MappingProxyType(held)
+
+
+# Results hold read-only mappings; without this they could not be copied or sent to a process.
+copyreg.pickle(MappingProxyType, lambda view: (_read_only, (dict(view),)))
 
 # Each name's module. Classes and symbols are the real ones; functions load when they are called.
 _SYMBOLS = (

@@ -42,6 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except OSError as error:
+        print(f"symscale: cannot write: {error.strerror}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("symscale: interrupted", file=sys.stderr)
         return 130
@@ -122,6 +125,10 @@ def _add_report(commands: Any) -> None:
 def _add_params(commands: Any) -> None:
     made = _command(commands, "params", _params, "Parameters by component, as formulas and counts.")
     _add_model(made)
+    made.add_argument("--stored", default="bf16", metavar="FORMAT", help="e.g. int4-g128 (bf16)")
+    made.add_argument("--experts", metavar="FORMAT", help="of the experts' weights, e.g. mxfp4")
+    made.add_argument("--cache", default="bf16", metavar="DTYPE", help="of the KV cache (bf16)")
+    made.add_argument("--context", type=_count, metavar="T", help="sequence whose cache is counted")
 
 
 def _add_flops(commands: Any) -> None:
@@ -129,7 +136,19 @@ def _add_flops(commands: Any) -> None:
     _add_model(made)
     made.add_argument("--context", type=_count, required=True, metavar="T", help="sequence length")
     made.add_argument("--training", action="store_true", help="forward and backward")
-    made.add_argument("--causal", action="store_true", help="count half of the attention scores")
+    made.add_argument(
+        "--causal", nargs="?", const="half", default=False, choices=("half", "exact"),
+        help="count half of the attention scores, or every pair once",
+    )  # fmt: skip
+    made.add_argument("--recompute", metavar="POLICY", help="count what it repeats: none, selective, "
+                      "matmul, block or full")  # fmt: skip
+    made.add_argument("--capacity", type=float, default=1, metavar="C", help="experts' buffers (1)")
+    for flag, text in (
+        ("--no-head", "leave the output head out"), ("--embeddings", "the lookup as a product"),
+        ("--mtp", "count multi-token prediction"), ("--decode", "one new token behind T cached ones"),
+        ("--naive", "decode latent attention without absorbing its matrices"),
+    ):  # fmt: skip
+        made.add_argument(flag, action="store_true", help=text)
 
 
 def _add_crossover(commands: Any) -> None:
@@ -204,17 +223,33 @@ def _report(options: argparse.Namespace) -> None:
 
 
 def _params(options: argparse.Namespace) -> None:
-    from symscale.models.model import model
+    from symscale.models.command import params_report
 
-    found = model(options.model)
-    _show(options, {"model": found.name, **found.params.to_dict()}, repr(found.params))
+    data, text = params_report(
+        options.model,
+        stored=options.stored,
+        experts=options.experts,
+        cache=options.cache,
+        context=options.context,
+    )
+    _show(options, data, text)
 
 
 def _flops(options: argparse.Namespace) -> None:
-    from symscale.models.flops import flops_per_token
+    from symscale.models.command import flops_report
 
-    found = flops_per_token(
-        options.model, options.context, training=options.training, causal=options.causal
+    found = flops_report(
+        options.model,
+        options.context,
+        decode=options.decode,
+        naive=options.naive,
+        training=options.training,
+        causal=options.causal,
+        recompute=options.recompute,
+        head=not options.no_head,
+        embeddings=options.embeddings,
+        mtp=options.mtp,
+        capacity=options.capacity,
     )
     _show(options, found.to_dict(), str(found))
 

@@ -8,6 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 
+def _load(module: str, name: str) -> Callable[..., Any]:
+    found: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    return found
+
+
 class Deferred:
     """Stands for a function of a module that is not loaded yet; calling it loads and calls it.
 
@@ -23,8 +28,7 @@ class Deferred:
 
     @property
     def __wrapped__(self) -> Callable[..., Any]:
-        found: Callable[..., Any] = getattr(importlib.import_module(self._module), self.__name__)
-        return found
+        return _load(self._module, self.__name__)
 
     @property
     def __signature__(self) -> inspect.Signature:
@@ -39,7 +43,7 @@ class Deferred:
         return self.__wrapped__(*args, **named)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return getattr, (importlib.import_module(self._module), self.__name__)
+        return _load, (self._module, self.__name__)
 
     def __repr__(self) -> str:
         return f"<function {self._module}.{self.__name__}>"

@@ -101,6 +101,12 @@ class Cost(Mapping[Descriptor, Expr]):
         factor = sympify(count, strict=True)
         return Cost([(key, value * factor) for key, value in self.items()], self.scope, span)
 
+    def put(self, values: Mapping[Any, Any]) -> Cost:
+        """The same cost with numbers for some symbols."""
+        swap = {key: sympify(value, strict=True) for key, value in values.items()}
+        terms = [(key, value.xreplace(swap)) for key, value in self.items()]
+        return Cost(terms, self.scope, self.span)
+
     def total(self, devices: Expr) -> Cost:
         """The cost of all ``devices`` together, from the cost of one."""
         if self.scope is Scope.TOTAL:

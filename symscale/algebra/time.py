@@ -11,7 +11,8 @@ from sympy import Add, Expr, S, Symbol, sympify
 
 from symscale.algebra.errors import SymscaleError
 from symscale.algebra.maximum import Maximum
-from symscale.algebra.symbols import axis, to_latex
+from symscale.algebra.symbols import axis
+from symscale.algebra.table import Table
 
 Overlap = Literal["full", "none", "critical"]
 MATH = "math"
@@ -170,6 +171,16 @@ class Time:
         ]
         return "\n".join(["Time (seconds):", *rows])
 
+    def put(self, values: Mapping[Symbol, Any]) -> Time:
+        """The same time with numbers for some symbols."""
+        swap = {key: sympify(value, strict=True) for key, value in values.items()}
+        return Time(
+            tuple(
+                Stage(tuple(replace(t, value=t.value.xreplace(swap)) for t in stage.terms))
+                for stage in self.stages
+            )
+        )
+
     def merged(self) -> Time:
         """The same time with one term for each resource and urgency in a stage."""
         stages = []
@@ -183,8 +194,13 @@ class Time:
             stages.append(Stage(tuple(found.values())))
         return Time(tuple(stages))
 
-    def _repr_latex_(self) -> str:
-        return f"${to_latex(self.lower)} \\;\\le\\; T \\;\\le\\; {to_latex(self.upper)}$"
+    def _repr_html_(self) -> str:
+        rows = tuple(
+            (_label(term), "waits" if term.is_comm and term.critical else "", term.value)
+            for stage in self.merged().stages
+            for term in stage.terms
+        )
+        return Table(("resource", "", "seconds"), rows)._repr_html_()
 
     def to_dict(self) -> dict[str, Any]:
         """The time's parts as plain text, for JSON."""

@@ -112,7 +112,7 @@ def parse_statement(text: str) -> StatementText:
     """
     scanner = _Scanner(text)
     op, operands, over = _left_side(scanner)
-    if not scanner.take("->"):
+    if not (scanner.take("->") or scanner.take("→")):
         scanner.fail("expected '->' and the result")
     result = _array(scanner)
     scanner.end()
@@ -123,6 +123,8 @@ class _Scanner:
     """A cursor over one line, which knows how to point at where it stands."""
 
     def __init__(self, text: str) -> None:
+        if not isinstance(text, str):
+            raise NotationError(f"a line of notation is text, not {text!r}")
         self.text = text
         self.at = 0
 

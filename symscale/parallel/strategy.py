@@ -127,7 +127,7 @@ def _joined(first: Axes, second: Axes) -> Axes:
 
 
 def _parse(name: str) -> tuple[Part, ...]:
-    words = name.lower().replace(" ", "").split("+")
+    words = name.lower().replace(" ", "").replace("-", "").split("+")
     if "sp" in words and "tp" in words:
         words = [word for word in words if word not in ("tp", "sp")] + ["tp+sp"]
     out = []

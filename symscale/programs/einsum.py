@@ -103,8 +103,8 @@ def einsum(
     (2*B*D*F, B*D*F/(B*D + B*F + D*F))
     """
     parsed = parse_statement(text)
-    if parsed.op != "*":
-        raise ProgramError(f"einsum takes a product A[...] * B[...] -> C[...], not {text!r}")
+    if parsed.op != "*" or len(parsed.operands) != 2:
+        raise ProgramError(f"einsum takes a product of two, A[...] * B[...] -> C[...], not {text!r}")
     texts = (*parsed.operands, parsed.result)
     plain = program(str(_unsharded(parsed)), sizes=sizes)
     op = plain.ops[0]

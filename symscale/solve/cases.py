@@ -184,7 +184,13 @@ def _overlap(first: Interval, second: Interval) -> list[tuple[tuple[Boolean, ...
 def _fits(low: Expr, high: Expr) -> Boolean:
     """The condition that a lower wall lies below an upper one."""
     lows, highs = _alternatives(low, Maximum), _alternatives(high, Minimum)
-    return conjunction(compare(one, other).fits for one, other in product(lows, highs))
+    return conjunction(_any_fits(one, other) for one, other in product(lows, highs))
+
+
+def _any_fits(low: Expr, high: Expr) -> Boolean:
+    """A minimum fits below where one of its arguments does, likewise a maximum above."""
+    pairs = product(_alternatives(low, Minimum), _alternatives(high, Maximum))
+    return disjunction(compare(one, other).fits for one, other in pairs)
 
 
 def _negated(condition: Boolean) -> Boolean:

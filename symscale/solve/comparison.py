@@ -76,8 +76,8 @@ def _solve(bases: Generators, gap: Ratio, v: Symbol, denoms: tuple[Poly, ...]) -
     coeffs, power = bases.collect(core, v)
     unknown = Unknown(v, power)
     steps = _steps(reader, multiplier, coeffs, unknown)
-    several = sum(1 for part, _ in parts if reader.plain_sign(part) is None) > 1
-    if several and not all(map(bases.is_numeric, coeffs)):
+    open_ones = sum(1 for part, _ in parts if reader.plain_sign(part) is None)
+    if open_ones == 2 and not all(map(bases.is_numeric, coeffs)):
         cases, told = factored_cases(reader, parts, v)
         cases = [
             case for known, sign in _multiplier_cases(reader, multiplier)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import combinations
 
@@ -53,12 +53,22 @@ def in_cone(target: Vector, rays: Sequence[Vector]) -> bool:
     >>> in_cone((one, 2 * one), [(one, 0 * one), (one, one)])
     False
     """
+    return next(cone_weights(target, rays), None) is not None
+
+
+def cone_weights(target: Vector, rays: Sequence[Vector]) -> Iterator[tuple[Fraction, ...]]:
+    """Every way to write the target as a sum of independent rays, weights not below zero.
+
+    One weight a ray, zero for those not used.
+    """
+    none = (Fraction(0),) * len(rays)
     if not any(target):
-        return True
-    used = [ray for ray in rays if any(ray)]
+        yield none
+        return
+    used = [place for place, ray in enumerate(rays) if any(ray)]
     for size in range(1, min(len(used), len(target)) + 1):
         for chosen in combinations(used, size):
-            weights = solve_linear(chosen, target)
-            if weights is not None and all(weight >= 0 for weight in weights):
-                return True
-    return False
+            weights = solve_linear([rays[place] for place in chosen], target)
+            if weights is not None and all(weight > 0 for weight in weights):
+                held = dict(zip(chosen, weights, strict=True))
+                yield tuple(held.get(place, Fraction(0)) for place in range(len(rays)))

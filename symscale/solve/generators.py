@@ -225,6 +225,8 @@ def check_cost(value: Any, name: str) -> Expr:
         return Rational(str(value))
     if hasattr(value, "lower") and hasattr(value, "upper") and not isinstance(value, str):
         raise SolveError(f"{name} is a whole time; take .math, .hbm, .comms or .lower of it")
+    if hasattr(value, "group_by") and hasattr(value, "sum"):
+        raise SolveError(f"{name} is a whole cost; take an amount of it, such as .sum('flops')")
     raise SolveError(f"{name} = {value!r} is not an expression; write it with symscale's symbols")
 
 

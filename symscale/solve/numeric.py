@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
@@ -22,9 +22,12 @@ def numeric(expr: Any, *variables: Symbol) -> NumericFunction:
     silence. Roundings take a value within a few units of the last place of a whole number as that
     number. Built once for each expression and order of variables.
 
+    Symbols of the expression that are no variable take their values when the function is called,
+    from mappings after the variables' values: ``f(2**22, 2048, 4, chip("tpu-v5p"), {T: 8192})``.
+
     Raises:
         SolveError: for what is no expression of numbers.
-        SymbolError: naming each symbol that is no variable, or a variable given twice.
+        SymbolError: for a variable given twice; at a call, naming each symbol without a value.
 
     >>> from symscale.algebra.symbols import B, D
     >>> f = numeric(6 * B * D, B, D)
@@ -36,10 +39,6 @@ def numeric(expr: Any, *variables: Symbol) -> NumericFunction:
         if not isinstance(item, Expr):
             raise SolveError(f"{item!r} is not a symbol")
         check_known(item)
-    left = sorted(made.free_symbols - set(variables), key=str)
-    if left:
-        names = ", ".join(f"{s} ({_meaning(s)})" for s in left)
-        raise SymbolError(f"left without a value: {names}; name it as a variable or substitute it")
     if len(set(variables)) < len(variables):
         raise SymbolError(f"a variable is given twice: {', '.join(map(str, variables))}")
     return _compiled(made, variables)
@@ -53,19 +52,36 @@ def _compiled(expr: Expr, variables: tuple[Symbol, ...]) -> NumericFunction:
         {"Maximum": _maximum, "Minimum": _minimum, "ceiling": _ceil, "floor": _floor},
         "numpy",
     ]
-    inner = lambdify(variables, expr, modules=modules, cse=True, printer=_printer())
+    others = tuple(sorted(expr.free_symbols - set(variables), key=str))
+    names = (*variables, *others)
+    inner = lambdify(names, expr, modules=modules, cse=True, printer=_printer())
 
     def function(*values: Any) -> Any:
-        if len(values) != len(variables):
+        plain = [value for value in values if not isinstance(value, Mapping)]
+        if len(plain) != len(variables):
             wanted = ", ".join(map(str, variables))
-            raise SolveError(f"{len(values)} values for {len(variables)} variables: {wanted}")
-        cast = [np.asarray(value, dtype=np.float64) for value in values]
+            raise SolveError(f"{len(plain)} values for {len(variables)} variables: {wanted}")
+        given = [value for value in values if isinstance(value, Mapping)]
+        plain += _values_of(others, given)
+        cast = [np.asarray(value, dtype=np.float64) for value in plain]
         shape = np.broadcast_shapes(*(value.shape for value in cast))
         out = np.asarray(inner(*cast), dtype=np.float64)
         return out[()] if out.shape == shape else np.broadcast_to(out, shape).copy()[()]
 
     function.__doc__ = f"{expr} as a function of {', '.join(map(str, variables))}, in float64."
     return function
+
+
+def _values_of(symbols: tuple[Symbol, ...], given: list[Mapping[Any, Any]]) -> list[float]:
+    """Each symbol's value from the last mapping that has it."""
+    known = {key: value for mapping in given for key, value in mapping.items()}
+    left = [f"{s} ({_meaning(s)})" for s in symbols if s not in known]
+    if left:
+        raise SymbolError(
+            f"left without a value: {', '.join(left)}; name it as a variable, or give a mapping "
+            "with it after the variables' values"
+        )
+    return [float(known[s]) for s in symbols]
 
 
 def _printer() -> Any:

@@ -90,7 +90,7 @@ class RootFinder:
         if all(s <= NOT_POSITIVE for s in signs) and MINUS in signs:
             return Branch((), NEVER, "no coefficient is positive: no positive root")
         if len(coeffs) > 3:
-            return Branch((), *self._higher(coeffs, signs))
+            return self._cubic(coeffs, signs) or Branch((), *self._higher(coeffs, signs))
         wanted = (-1, 0) if len(coeffs) == 3 and signs[-1] != signs[0] else (-1, 0, 1)
         for place in wanted:
             core = self.reader.undecided(coeffs[place], known)
@@ -130,6 +130,22 @@ class RootFinder:
         top = factor_terms(side * spread - self.bases.expr(c1))
         return self.unknown.at_root(top / (2 * self.bases.factored(c2)))
 
+    def _cubic(self, coeffs: list[Poly], signs: list[Signs]) -> Branch | None:
+        """Cardano's root of ``w**3 + p*w = q`` with positive p and q, or of its reciprocal."""
+        if len(coeffs) != 4 or all(map(self.bases.is_numeric, coeffs)):
+            return None
+        c0, c1, c2, c3 = coeffs
+        low, *middle, high = signs
+        if low | high != PLUS | MINUS or ZERO not in middle:
+            return None
+        if not c2 and middle[0] == high:
+            root = _cardano(self.bases.ratio(c1, c3), self.bases.ratio(-c0, c3))
+        elif not c1 and middle[1] == low:
+            root = 1 / _cardano(self.bases.ratio(c2, c0), self.bases.ratio(-c3, c0))
+        else:
+            return None
+        return Branch((), *_one_change(self.unknown.at_root(root), high))
+
     def _higher(self, coeffs: list[Poly], signs: list[Signs]) -> tuple[Intervals, str]:
         """Degree three and more: certified roots once every coefficient is a number."""
         if all(self.bases.is_numeric(c) for c in coeffs):
@@ -141,6 +157,15 @@ class RootFinder:
             f"degree {len(coeffs) - 1} in {self.unknown.v}**{self.unknown.power}: {unique}no "
             f"closed form is offered; substitute numbers for {', '.join(names)} and ask again"
         )
+
+
+def _cardano(p: Expr, q: Expr) -> Expr:
+    """The one real root of ``w**3 + p*w = q`` for positive ``p`` and ``q``.
+
+    Source: Cardano's formula; with positive ``p`` the square root is real.
+    """
+    cube = (q / 2 + sqrt(factor(q**2 / 4 + p**3 / 27))) ** Rational(1, 3)
+    return cube - p / (3 * cube)
 
 
 def _one_change(root: Expr, leading: Signs) -> tuple[Intervals, str]:

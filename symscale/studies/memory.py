@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
-from sympy import Add, Expr
+from sympy import Add, Expr, Symbol, sympify
 
 from symscale.algebra.errors import SymscaleError
 from symscale.algebra.symbols import L, to_latex
@@ -44,6 +44,13 @@ class Memory(Mapping[str, Expr]):
     def total(self) -> Expr:
         """All kinds together."""
         return Add(*self.by_kind.values())
+
+    def put(self, values: Mapping[Symbol, Any]) -> Memory:
+        """The same with numbers for some symbols."""
+        swap = {key: sympify(value, strict=True) for key, value in values.items()}
+        return Memory(
+            MappingProxyType({kind: expr.xreplace(swap) for kind, expr in self.by_kind.items()})
+        )
 
     def table(self) -> Table:
         """Kind and formula."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class StepResult:
     """Seconds, bytes and the bottleneck of one training step.
 
-    ``time`` is in seconds under ``overlap``; ``bottleneck`` the resource that is busiest (``math``,
+    ``time`` is in seconds under ``overlap``; ``bottleneck`` the resource that sets the pace (``math``,
     ``hbm``, or the mesh axis of a communication); ``memory`` bytes on a device by kind.
     """
 
@@ -57,23 +57,38 @@ class StepResult:
 
     @property
     def math(self) -> float:
-        """Seconds of matrix arithmetic."""
+        """Seconds of matrix arithmetic, what devices repeat for one another included."""
         return self.seconds(self.step.time.math)
+
+    @cached_property
+    def useful_math(self) -> float:
+        """Seconds of matrix arithmetic if no device repeated another's work."""
+        return self.seconds(self.step.whole_math) / self.chips
 
     @cached_property
     def busy(self) -> Mapping[str, float]:
         """Seconds that each resource is busy."""
         return MappingProxyType(busy_seconds(self.step.time, self.values))
 
+    @cached_property
+    def binding(self) -> Mapping[str, float]:
+        """Seconds of the passes that each resource is the busiest in."""
+        out: dict[str, float] = {}
+        for stage in self.step.time.stages:
+            busy = busy_seconds(Time((stage,)), self.values)
+            name = max(busy, key=lambda key: busy[key])
+            out[name] = out.get(name, 0.0) + busy[name]
+        return MappingProxyType(out)
+
     @property
     def bottleneck(self) -> str:
-        """The busiest resource."""
-        return max(self.busy, key=lambda name: self.busy[name])
+        """The resource that sets the pace for the longest part of the step."""
+        return max(self.binding, key=lambda name: self.binding[name])
 
     @property
     def compute_fraction(self) -> float:
-        """Seconds of matrix arithmetic over seconds of the step."""
-        return self.math / self.time
+        """Seconds of useful matrix arithmetic over seconds of the step."""
+        return self.useful_math / self.time
 
     @cached_property
     def memory(self) -> Mapping[str, int]:
@@ -100,13 +115,19 @@ class StepResult:
     @property
     def notes(self) -> tuple[str, ...]:
         """What the numbers leave out here."""
+        found = []
+        if self.math > 1.001 * self.useful_math:
+            found.append(
+                f"devices repeat work: {self.math / self.useful_math:.3g} times the arithmetic of "
+                "the model is done, of which the compute fraction counts the useful part"
+            )
         sequences = self.values[B] / self.values[T]
         if not sequences.is_integer:
-            return (
+            found.append(
                 f"a batch of {self.values[B]} tokens is no whole number of sequences of "
-                f"{self.values[T]}: {float(sequences):g}, counted in proportion",
+                f"{self.values[T]}: {float(sequences):g}, counted in proportion"
             )
-        found = []
+            return tuple(found)
         ways = evaluate(1 / self.step.layer.sharding("Os").dims[0].local, self.values) * sequences
         if not (sequences / ways).is_integer:
             found.append(

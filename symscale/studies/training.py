@@ -9,13 +9,13 @@ from os import PathLike
 from types import MappingProxyType
 from typing import Any
 
-from sympy import Expr, Symbol
+from sympy import Expr, S, Symbol
 
 from symscale.algebra.cost import Cost
 from symscale.algebra.errors import SymbolError
 from symscale.algebra.links import IDEAL, Network
 from symscale.algebra.substitution import bindings
-from symscale.algebra.symbols import L, axis, links, to_latex
+from symscale.algebra.symbols import L, axis, links
 from symscale.algebra.time import Overlap, Time
 from symscale.algebra.units import Span
 from symscale.hardware.chip import Chip
@@ -35,10 +35,11 @@ from symscale.studies.result import StepResult
 
 @dataclass(frozen=True)
 class TrainingStep:
-    """A training step of a model under a strategy, in symbols.
+    """A training step of a model under a strategy, symbolic in batch, mesh axes and rates.
 
-    ``layer`` and ``ends`` (embedding and head) are sharded programs; ``cost`` and ``time`` sum them
-    over L layers and all passes; ``memory`` is per device; ``at(...)`` puts the numbers in.
+    ``layer`` and ``ends`` (embedding and head) are sharded programs in symbols; ``cost`` and ``time``
+    sum them over all layers and passes, with the model's sizes in; ``memory`` is per device;
+    ``formulas`` is the same step with the sizes as symbols; ``at(...)`` puts the numbers in.
     """
 
     model: Model
@@ -47,6 +48,12 @@ class TrainingStep:
     optimizer: Optimizer = "adam"
     checkpoints: Checkpoints = "all"
     network: Network = IDEAL
+    sized: bool = True
+
+    @property
+    def formulas(self) -> TrainingStep:
+        """The same step with the model's sizes left as symbols."""
+        return replace(self, sized=False)
 
     @cached_property
     def layer(self) -> ShardedProgram:
@@ -69,13 +76,13 @@ class TrainingStep:
         total = Cost(span=Span.STEP)
         for layer, ends in self.passes:
             total = total + layer.cost.scale(L, Span.STEP) + ends.cost.scale(1, Span.STEP)
-        return total
+        return total.put(self.model) if self.sized else total
 
     def pass_time(self, position: int) -> Time:
         """One pass over all layers, as a stage: 0 forward, 1 backward, 2 update."""
         layer, ends = self.passes[position]
-        both = layer.time_on(self.network).scale(L).beside(ends.time_on(self.network))
-        return both.merged()
+        both = layer.time_on(self.network).scale(L).beside(ends.time_on(self.network)).merged()
+        return both.put(self.model) if self.sized else both
 
     @cached_property
     def time(self) -> Time:
@@ -85,9 +92,18 @@ class TrainingStep:
         return whole.then(update) if update.terms else whole
 
     @cached_property
+    def whole_math(self) -> Expr:
+        """Seconds of matrix arithmetic of the whole step on one chip: what has to be done once."""
+        programs = self.model.programs
+        layer = sum((p.time.math for p in programs.layer.shard().phases), S.Zero)
+        ends = sum((p.time.math for p in programs.ends.shard().phases), S.Zero)
+        return (L * layer + ends).xreplace(dict(self.model))
+
+    @cached_property
     def memory(self) -> Memory:
         """Bytes on one device, by kind."""
-        return training_memory(self.layer, self.ends, self.optimizer, self.checkpoints)
+        made = training_memory(self.layer, self.ends, self.optimizer, self.checkpoints)
+        return made.put(self.model) if self.sized else made
 
     def on(
         self,
@@ -189,8 +205,8 @@ class TrainingStep:
     def __repr__(self) -> str:
         return f"training step of {self.model.name}, {self.strategy.name}\n{self.time!r}"
 
-    def _repr_latex_(self) -> str:
-        return f"${to_latex(self.time.lower)}$"
+    def _repr_html_(self) -> str:
+        return self.time._repr_html_()
 
     def to_dict(self) -> dict[str, Any]:
         """Model, strategy, time and memory as plain text."""

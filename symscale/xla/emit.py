@@ -12,12 +12,12 @@ from typing import Literal
 from symscale.arrays.array import Array, Dim
 from symscale.arrays.dtype import DTYPES
 from symscale.programs.collectives import Move
-from symscale.programs.ops import Op, Pointwise
-from symscale.programs.phase import Compute, Phase
+from symscale.programs.ops import Einsum, Op, Pointwise
+from symscale.programs.phase import AddGradients, Compute, Phase
 from symscale.programs.reverse import differentiable, gradient_name
 from symscale.programs.sharded import ShardedProgram
 from symscale.xla.emit_module import Module, Written, function_source, tuple_source
-from symscale.xla.emit_names import partition_specs, quoted
+from symscale.xla.emit_names import partition_specs, quoted, spec_source
 from symscale.xla.emit_ops import Writer, kept_rows
 from symscale.xla.emit_setting import Setting, XlaError
 
@@ -42,7 +42,8 @@ def auto(
     activations that the forward pass left (in every sharding in which they are found again), the
     weights and the gradients of the results. ``joint`` is the forward pass and its gradient by
     ``jax.vjp`` in one program. ``pinned`` states as well where each op computes before its result is
-    brought to where it should lie; without it XLA chooses.
+    brought to where it should lie, and that gradients are added before they are reduced; without it
+    XLA chooses.
 
     Raises:
         XlaError: for a stated sharding with partial sums, which JAX cannot say.
@@ -137,22 +138,54 @@ class _Auto:
         results = []
         roots = _Roots(self.sharded.backward)
         used = {array.name for step in roots.phase.computes for array in step.inputs}
+        sums = unreduced_sums(roots.phase) if self.pinned else {}
+        parts = {part.output for made in sums.values() for part in made}
         for step in roots.computes():
-            operands = [self._root(roots.of(array)) for array in step.inputs]
-            operands += [self._kept(step, name) for name in kept_rows(step.op)]
             name = step.output.name
-            made = self.writer.expression(step, operands)
             if self._is_gradient(name):
-                key = self.module.spec(name, self._stated(name))
-                made = self._pin(made, step.output, self._stated(name))
-                if name in used:
-                    made = f"placed({made}, {quoted(key)})"
                 results.append(name)
+            if step.output in parts:
+                continue
+            if step.output in sums:
+                made = self._summed(step.output, sums[step.output], roots)
+            else:
+                made = self._backward_line(step, roots)
+            if self._is_gradient(name) and name in used:
+                made = f"placed({made}, {quoted(self.module.spec(name, self._stated(name)))})"
             self.module.lines.append(f"{self.module.names.of(name)} = {made}")
         variables = [self.module.names.of(name) for name in results]
         self.module.lines.append(f"return {tuple_source(variables)}")
         body = function_source("backward", self.module.parameters, self.module.lines)
         return self._finished("backward", body, results)
+
+    def _backward_line(self, step: Compute, roots: _Roots) -> str:
+        operands = [self._root(roots.of(array)) for array in step.inputs]
+        operands += [self._kept(step, name) for name in kept_rows(step.op)]
+        made = self.writer.expression(step, operands)
+        name = step.output.name
+        if not self._is_gradient(name):
+            return made
+        stated = self._stated(name)
+        self.module.spec(name, stated)
+        return self._pin(made, step.output, stated)
+
+    def _summed(self, total: Array, parts: tuple[Compute, ...], roots: _Roots) -> str:
+        """A sum of products that stay partial sums until they are added."""
+        self.writer.called.add("summed")
+        gradient = self._is_gradient(total.name)
+        goal = self._stated(total.name) if gradient else total.placed(total.sharding)
+        if gradient:
+            self.module.spec(total.name, goal)
+        lines = []
+        for part in parts:
+            variables = [self._root(roots.of(array)) for array in part.inputs]
+            operands = ", ".join(
+                f"({variable}, {spec_source(array)})"
+                for variable, array in zip(variables, part.inputs, strict=True)
+            )
+            lines.append(f'("{self.writer.subscripts(part.op)}", {operands})')
+        partial = spec_source(total, unreduced=True)
+        return f"summed({partial}, {spec_source(goal)}, {', '.join(lines)})"
 
     def _is_gradient(self, name: str) -> bool:
         return name[:1] == "d" and name[1:] in self.sharded.program.arrays
@@ -197,6 +230,19 @@ class _Auto:
         program = f"jax.jit({which}, out_shardings=tuple(map(sharding, RESULTS)))"
         text = self.module.text(title, self.writer.called, _PLACED + body, program, results)
         return Written(which, text, self.setting)
+
+
+def unreduced_sums(phase: Phase) -> dict[Array, tuple[Compute, ...]]:
+    """The sums of gradients whose parts are products that lie as partial sums, with these products."""
+    products = {
+        step.output: step for step in phase.computes
+        if isinstance(step.op, Einsum) and step.output.unreduced
+    }  # fmt: skip
+    return {
+        step.output: tuple(products[array] for array in step.inputs)
+        for step in phase.computes
+        if isinstance(step.op, AddGradients) and all(array in products for array in step.inputs)
+    }
 
 
 @dataclass

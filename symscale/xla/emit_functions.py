@@ -142,6 +142,23 @@ def reverse(function, wrt, grad, *saved):
     return jax.vjp(function, *alike)[1](grad)[wrt]
 ''',
     '''
+def summed(partial, spec, *products):
+    """Products added while they are partial sums, then reduced: said in JAX's Explicit mode."""
+    texts = [product[0] for product in products]
+    pairs = [pair for product in products for pair in product[1:]]
+
+    def added_up(*operands):
+        each = zip(texts, operands[0::2], operands[1::2])
+        parts = [jnp.einsum(*one, out_sharding=partial) for one in each]
+        total = functools.reduce(operator.add, parts)
+        return jax.sharding.reshard(total, spec)
+
+    specs = tuple(pair[1] for pair in pairs)
+    with jax.sharding.use_abstract_mesh(MESH.abstract_mesh):
+        run = jax.sharding.explicit_axes(added_up, axes=MESH.axis_names, in_sharding=specs)
+        return run(*(pair[0] for pair in pairs))
+''',
+    '''
 def taken(table, ids, first):
     """Rows of a part of a table that begins at row ``first``; zeros for rows that lie elsewhere."""
     place = ids - first

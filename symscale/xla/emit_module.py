@@ -16,6 +16,8 @@ _HEAD = '''"""{title}
 Runs as it is: prints the module that XLA compiles for one device.
 """
 
+import functools
+import operator
 import os
 
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count={devices}")

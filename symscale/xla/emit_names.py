@@ -18,7 +18,7 @@ _TAKEN = frozenset(
     (
         *keyword.kwlist, *dir(builtins), *FUNCTIONS,
         "jax", "jnp", "np", "os", "lax", "P", "Mesh", "NamedSharding", "AxisType",
-        "MESH", "SPECS", "ARGUMENTS", "PROGRAM", "RESULTS", "argument", "placed", "forward", "backward",
+        "MESH", "SPECS", "ARGUMENTS", "PROGRAM", "RESULTS", "argument", "placed", "products", "forward", "backward",
         "joint", "local", "sharding",
     )
 )  # fmt: skip
@@ -68,14 +68,18 @@ def axes_source(axes: Iterable[str]) -> str:
     return names[0] if len(names) == 1 else f"({', '.join(names)})"
 
 
-def spec_source(array: Array) -> str:
-    """A sharding as a PartitionSpec; partial sums have no place in one.
+def spec_source(array: Array, unreduced: bool = False) -> str:
+    """A sharding as a PartitionSpec; partial sums are said (``unreduced``) in Explicit mode only.
 
     >>> from symscale.arrays.array import array
     >>> print(spec_source(array("W[D_XY, F, H_Z]")))
     P(("X", "Y"), None, "Z")
+    >>> print(spec_source(array("O[B_X, D]{U_Y}"), unreduced=True))
+    P("X", None, unreduced={"Y"})
     """
     parts = [axes_source(dim.axes) if dim.axes else "None" for dim in array.dims]
+    if unreduced and array.unreduced:
+        parts.append(f"unreduced={{{', '.join(map(quoted, array.unreduced))}}}")
     return f"P({', '.join(parts)})"
 
 

@@ -50,11 +50,15 @@ class Writer:
         return f"{name}({', '.join(arguments)})"
 
     def _einsum(self, op: Einsum, output: Array, operands: Sequence[str]) -> str:
+        kinds = {array.dtype for array in op.inputs}
+        made = f'jnp.einsum("{self.subscripts(op)}", {operands[0]}, {operands[1]})'
+        return made if kinds == {output.dtype} else f"{made}.astype({dtype_source(output.dtype)})"
+
+    def subscripts(self, op: Op) -> str:
+        """A product's dims as einsum takes them: a letter each."""
         letters = dict(zip(op.labels, ascii_letters, strict=False))
         left, right, out = ("".join(letters[x] for x in a.labels) for a in (*op.inputs, op.output))
-        kinds = {array.dtype for array in op.inputs}
-        made = f'jnp.einsum("{left},{right}->{out}", {operands[0]}, {operands[1]})'
-        return made if kinds == {output.dtype} else f"{made}.astype({dtype_source(output.dtype)})"
+        return f"{left},{right}->{out}"
 
     def _first(self, array: Array, label: str) -> str:
         """Where a device's part of a dim begins."""

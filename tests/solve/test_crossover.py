@@ -177,10 +177,10 @@ def test_maxima_on_either_side() -> None:
 
 def test_a_wall_at_infinity_is_guarded() -> None:
     """At L = 1 the second wall 1/(L (L - 1)) is infinite; the guard L > 1 decides first."""
-    found = crossover(Maximum(S.One, C * L), 1 / L + C, C)
+    found = crossover(Maximum(S.One, D * L), 1 / L + D, D)
     assert found.at(L=1).kind == "never"
-    assert not found.holds(C=5, L=1)
-    assert found.holds(C=5, L=2)
+    assert not found.holds(D=5, L=1)
+    assert found.holds(D=5, L=2)
 
 
 def test_prints_and_converts() -> None:

@@ -46,7 +46,7 @@ def equal(left: Expr, right: Expr) -> bool:
 
 @pytest.mark.parametrize("name", HELD)
 def test_states(name: str) -> None:
-    memory = training(LLAMA, name).memory
+    memory = training(LLAMA, name).formulas.memory
     for kind, wanted in zip(STATES, HELD[name], strict=True):
         assert equal(memory[kind], wanted), kind
 
@@ -54,13 +54,13 @@ def test_states(name: str) -> None:
 @pytest.mark.parametrize("optimizer", STATE_BYTES)
 def test_optimizers(optimizer: Any) -> None:
     each = {"sgd": 0, "adam": 4 + 4, "adam+master": 4 + 4 + 4}[optimizer]
-    memory = training(LLAMA, "fsdp", optimizer=optimizer).memory
+    memory = training(LLAMA, "fsdp", optimizer=optimizer).formulas.memory
     assert equal(memory["optimizer"], each * LEARNED / X)
 
 
 @pytest.mark.parametrize("row", PAPERS["zero_memory"]["rows"], ids=str)
 def test_published_states(row: dict[str, Any]) -> None:
-    memory = training(LLAMA, row["strategy"], optimizer="adam+master").memory
+    memory = training(LLAMA, row["strategy"], optimizer="adam+master").formulas.memory
     held = sum((memory[kind] for kind in STATES), S.Zero)
     each = float((held / LEARNED).cancel().subs(X, row["devices"]))
     assert each * row["parameters"] / 1e9 == pytest.approx(row["value"], abs=row["abs"])
@@ -81,22 +81,22 @@ def test_activations_that_the_backward_pass_reads() -> None:
     # Around the layers: what enters the last norm and what comes out of it.
     ends = 2 * D
     wanted = 2 * B * (L * (wide + queries + caches + inner) + ends)
-    assert equal(training(LLAMA, "dp").memory["activations"], wanted / X)
+    assert equal(training(LLAMA, "dp").formulas.memory["activations"], wanted / X)
     # Under tensor parallelism the gathered copies behind the norms are the ones kept.
     gathered, split = 2 * D, 2 * D + queries + caches + inner
     mixed = 2 * B / X * (L * (gathered + split / Y) + D + D / Y)
-    assert equal(training(LLAMA, "fsdp+tp").memory["activations"], mixed)
+    assert equal(training(LLAMA, "fsdp+tp").formulas.memory["activations"], mixed)
 
 
 def test_checkpoints() -> None:
-    block = training(LLAMA, "fsdp+tp", checkpoints="block").memory["activations"]
+    block = training(LLAMA, "fsdp+tp", checkpoints="block").formulas.memory["activations"]
     assert equal(block, L * 2 * B * D / (X * Y))
-    named = training(LLAMA, "fsdp+tp", checkpoints=("In", "Gate", "Up")).memory["activations"]
+    named = training(LLAMA, "fsdp+tp", checkpoints=("In", "Gate", "Up")).formulas.memory["activations"]
     assert equal(named, L * 2 * B * (D + 2 * F) / (X * Y))
     for kind in STATES:
         assert equal(
-            training(LLAMA, "fsdp", checkpoints="block").memory[kind],
-            training(LLAMA, "fsdp").memory[kind],
+            training(LLAMA, "fsdp", checkpoints="block").formulas.memory[kind],
+            training(LLAMA, "fsdp").formulas.memory[kind],
         )
 
 
@@ -107,13 +107,13 @@ def test_nothing_is_held_twice_or_lost(name: str) -> None:
     for used in strategy(name).mesh_axes:
         devices *= axis(used)
     sizes = {X: 8, Y: 4, **LLAMA}
-    total = (training(LLAMA, name).memory["parameters"] * devices).subs(sizes)
+    total = (training(LLAMA, name).formulas.memory["parameters"] * devices).subs(sizes)
     assert total >= 2 * LLAMA.params.count
     assert (total == 2 * LLAMA.params.count) == (name in ("fsdp", "tp", "fsdp+tp", "2d"))
 
 
 def test_kinds_and_total() -> None:
-    memory = training(LLAMA, "fsdp").memory
+    memory = training(LLAMA, "fsdp").formulas.memory
     assert tuple(memory) == (*STATES, "activations")
     assert equal(memory.total, sum(memory.values()))
     assert set(memory.to_dict()) == set(memory)
@@ -122,6 +122,6 @@ def test_kinds_and_total() -> None:
 
 def test_errors() -> None:
     with pytest.raises(SymscaleError, match="optimizer 'adamw' is none of sgd, adam, adam"):
-        _ = training(LLAMA, "fsdp", optimizer="adamw").memory  # type: ignore[arg-type]
+        _ = training(LLAMA, "fsdp", optimizer="adamw").formulas.memory  # type: ignore[arg-type]
     with pytest.raises(SymscaleError, match="checkpoint 'Tmp': the layer's arrays are In, "):
-        _ = training(LLAMA, "fsdp", checkpoints=("Tmp",)).memory
+        _ = training(LLAMA, "fsdp", checkpoints=("Tmp",)).formulas.memory

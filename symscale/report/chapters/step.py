@@ -42,7 +42,7 @@ def _time(study: TrainingStudy) -> list[Any]:
         total = result.seconds(time.total(overlap))
         rows.append((said, seconds(total), percent(result.math / total)))
     busy = [(_resource(name), seconds(value)) for name, value in result.busy.items()]
-    forward, backward = (study.step.pass_time(position) for position in (0, 1))
+    forward, backward = (study.step.formulas.pass_time(position) for position in (0, 1))
     return [
         text(
             "Under ",
@@ -96,7 +96,7 @@ def _side(summed: float, overlapped: float) -> str:
 def _memory(study: TrainingStudy) -> list[Any]:
     result = study.result
     rows: list[tuple[str, Cell, Cell]] = [
-        (kind, Math(together(study.step.memory[kind])), memory(size))
+        (kind, Math(together(study.step.formulas.memory[kind])), memory(size))
         for kind, size in result.memory.items()
     ]
     rows.append(("total", "", memory(result.memory_bytes)))

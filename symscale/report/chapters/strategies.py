@@ -179,7 +179,7 @@ def _verdict(rival: Rival) -> Callout:
 
 
 def _memory(rival: Rival) -> Table:
-    kinds = rival.step.memory.by_kind
+    kinds = rival.step.formulas.memory.by_kind
     rows: list[tuple[str, Cell, Cell]] = [
         (kind, Math(together(expr)), memory(rival.number(expr))) for kind, expr in kinds.items()
     ]
