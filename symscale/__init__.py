@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copyreg
 import importlib
+import sys
 from types import MappingProxyType
 from typing import Any
 
@@ -65,6 +66,8 @@ def __getattr__(name: str) -> Any:
         value = Deferred(_FUNCTIONS[name], name)
     elif name in _MODULES:
         value = importlib.import_module(_MODULES[name])
+        if name == "symbols" and "IPython" in sys.modules:
+            importlib.import_module("symscale.algebra.notebook").typeset_in_notebook()
     else:
         raise AttributeError(f"module 'symscale' has no attribute {name!r}")
     globals()[name] = value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +128,7 @@ def test_regimes_say_which_term_binds(mixed: Any) -> None:
     numbers = {D: 8192, F: 28672, X: 64, Y: 4, M_X: 2, M_Y: 1, **chip("tpu-v5p")}
     rows = list(found.at(numbers))
     assert rows[0].lower == 0
-    for row, after in zip(rows, rows[1:], strict=False):
+    for row, after in pairwise(rows):
         assert row.upper == after.lower
 
 
@@ -150,7 +151,8 @@ def test_a_training_step(tmp_path: Path) -> None:
     f = numeric(step.time.lower, *sorted(step.time.lower.free_symbols, key=str))
     values = [float(r.values[s]) for s in sorted(step.time.lower.free_symbols, key=str)]
     assert float(f(*values)) == pytest.approx(r.time, rel=1e-6)
-    made = report(step, chip="tpu-v5p", B=2**22, X=2048, Y=4).save(tmp_path / "out", ("tex", "html"))
+    page = report(step, chip="tpu-v5p", B=2**22, X=2048, Y=4)
+    made = page.save(tmp_path / "out", ("tex", "html"))
     assert {path.name for path in made} == {"report.tex", "report.html"}
 
 

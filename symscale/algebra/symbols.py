@@ -64,7 +64,9 @@ k = _add("k", "k", "experts per token", "1", "count")
 F_e = _add("F_e", "F_e", "feed-forward width of one expert", "1", "dim")
 F_s = _add("F_s", "F_s", "feed-forward width of the shared experts together", "1", "dim")
 R_q = _add("R_q", "R_q", "rank of the queries of latent attention", "1", "dim")
-R_kv = _add("R_kv", r"R_{\mathrm{kv}}", "rank of the keys and values of latent attention", "1", "dim")
+R_kv = _add(
+    "R_kv", r"R_{\mathrm{kv}}", "rank of the keys and values of latent attention", "1", "dim"
+)
 H_n = _add("H_n", "H_n", "head dimension without rotation, of latent attention", "1", "dim")
 H_r = _add("H_r", "H_r", "rotated head dimension, of latent attention", "1", "dim")
 H_v = _add("H_v", "H_v", "head dimension of the values", "1", "dim")

@@ -104,7 +104,7 @@ def einsum(
     """
     parsed = parse_statement(text)
     if parsed.op != "*" or len(parsed.operands) != 2:
-        raise ProgramError(f"einsum takes a product of two, A[...] * B[...] -> C[...], not {text!r}")
+        raise ProgramError(f"einsum takes a product A[...] * B[...] -> C[...] of two, not {text!r}")
     texts = (*parsed.operands, parsed.result)
     plain = program(str(_unsharded(parsed)), sizes=sizes)
     op = plain.ops[0]

@@ -9,10 +9,11 @@ from typing import Any
 
 from sympy import Expr, Symbol
 
-from symscale.algebra.errors import HardwareError
+from symscale.algebra.errors import HardwareError, ShardingError
 from symscale.algebra.substitution import bindings, evaluate
-from symscale.algebra.symbols import B, T, n
+from symscale.algebra.symbols import B, T, axis, n
 from symscale.hardware.chip import Chip
+from symscale.models.decoder import two_matmul_layer
 from symscale.models.model import Model
 from symscale.parallel.strategy import NAMES, Strategy, strategy
 from symscale.studies.conditions import ComputeBound, compute_bound
@@ -67,7 +68,15 @@ class TrainingStudy:
     @cached_property
     def rivals(self) -> tuple[Rival, ...]:
         """Every strategy of the table, on the chips at hand."""
-        return tuple(Rival(self, found) for found in map(strategy, NAMES) if self._can_lie(found))
+        own = self.step.strategy.name
+        names = NAMES if own in NAMES else (*NAMES, own)
+        found = [self.step.strategy if name == own else strategy(name) for name in names]
+        return tuple(Rival(self, one) for one in found if self._can_lie(one))
+
+    @property
+    def own(self) -> Rival:
+        """The study's own strategy among the rivals."""
+        return Rival(self, self.step.strategy)
 
     def _can_lie(self, found: Strategy) -> bool:
         try:
@@ -135,12 +144,63 @@ class Rival:
             return self.study.per_chip
         return float(self.study.chips)
 
+    @cached_property
+    def spread(self) -> dict[Symbol, float]:
+        """All chips at hand over the mesh axes; the best split where there are two.
+
+        The closed form may ask for less than one device on an axis; then the other takes all.
+        """
+        first, *others = (axis(name) for name in self.strategy.mesh_axes)
+        chips = float(self.study.chips)
+        if self.bound.split is None or not others:
+            return {first: chips}
+        wanted = min(max(self.number(self.bound.split[first]), 1.0), chips)
+        return {first: wanted, others[0]: chips / wanted}
+
+    @property
+    def off_mesh(self) -> bool:
+        """Whether the closed form of the split asks for less than one device on an axis."""
+        if self.bound.split is None:
+            return False
+        first = axis(self.strategy.mesh_axes[0])
+        return not 1 <= self.number(self.bound.split[first]) <= self.study.chips
+
+    @cached_property
+    def layer_seconds(self) -> dict[str, float]:
+        """The compared pass of the layer of two matmuls on the chips at hand, by what takes it."""
+        sharded = self.strategy.shard(two_matmul_layer())
+        phase = sharded.forward if "forward" in self.bound.passes else sharded.backward
+        parts = {
+            "compute": self.bound.math,
+            "communication": self.bound.comms,
+            "HBM": phase.time_on(self.step.network).hbm,
+        }
+        values = {**self.values, **self.spread}
+        return {name: float(evaluate(expr, values)) for name, expr in parts.items()}
+
+    @property
+    def bound_by(self) -> str:
+        """What the layer of two matmuls waits for: compute, communication or HBM."""
+        return max(self.layer_seconds, key=lambda name: self.layer_seconds[name])
+
     @property
     def is_compute_bound(self) -> bool:
-        """Whether the layer of two matmuls stays compute-bound on the chips at hand."""
-        if self.bound.answer.variable == B:
-            return self.measured >= self.wall
-        return self.measured <= self.wall
+        """Whether the layer of two matmuls is compute-bound on the chips at hand."""
+        return self.bound_by == "compute"
+
+    @cached_property
+    def cannot_lie(self) -> str:
+        """Why its mesh cannot be, where an axis does not divide its dim; else empty."""
+        try:
+            self.step.check(self.values)
+        except ShardingError as error:
+            return str(error)
+        return ""
+
+    @property
+    def is_good(self) -> bool:
+        """Whether it is compute-bound, fits, and can lie on its mesh."""
+        return self.is_compute_bound and self.fits and not self.cannot_lie
 
     @property
     def memory_bytes(self) -> int:

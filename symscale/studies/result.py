@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class StepResult:
     """Seconds, bytes and the bottleneck of one training step.
 
-    ``time`` is in seconds under ``overlap``; ``bottleneck`` the resource that sets the pace (``math``,
-    ``hbm``, or the mesh axis of a communication); ``memory`` bytes on a device by kind.
+    ``time`` is in seconds under ``overlap``; ``bottleneck`` the resource that sets the pace
+    (``math``, ``hbm``, or the mesh axis of a communication); ``memory`` bytes on a device by kind.
     """
 
     step: TrainingStep

@@ -37,7 +37,8 @@ from symscale.studies.result import StepResult
 class TrainingStep:
     """A training step of a model under a strategy, symbolic in batch, mesh axes and rates.
 
-    ``layer`` and ``ends`` (embedding and head) are sharded programs in symbols; ``cost`` and ``time``
+    ``layer`` and ``ends`` (embedding and head) are sharded programs in symbols; ``cost`` and
+    ``time``
     sum them over all layers and passes, with the model's sizes in; ``memory`` is per device;
     ``formulas`` is the same step with the sizes as symbols; ``at(...)`` puts the numbers in.
     """

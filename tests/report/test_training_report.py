@@ -84,6 +84,34 @@ def test_a_strategy_with_one_axis_has_a_report_too() -> None:
     assert "fsdp on 256 chips" in str(made)
 
 
+def test_what_does_not_fit_is_not_recommended() -> None:
+    step = training("llama-3-70b", "dp")
+    made = json.dumps(report(step, chip="tpu-v5p", B=2**22, X=8192, chips=8960).to_dict())
+    assert "dp on X = 8192 is not enough" in made
+    assert "GB a chip do not fit" in made
+    assert "bound by the links of mesh axis X" in made
+    assert "Compute-bound and small enough here: fsdp+tp" in made
+
+
+def test_repeated_work_is_said() -> None:
+    step = training("llama-3-70b", "2d")
+    made = json.dumps(report(step, chip="tpu-v5p", B=2**22, X=2048, Y=4).to_dict())
+    assert "Devices repeat work" in made
+
+
+def test_axes_behind_one_port_gain_nothing_from_overlap() -> None:
+    step = training("llama-3-8b", "fsdp+tp")
+    made = json.dumps(report(step, chip="h100", B=2**15, X=4, Y=2).to_dict())
+    assert "they share a port, so it makes no difference" in made
+    assert "times lower" not in made
+
+
+def test_a_small_batch_is_bound_by_memory() -> None:
+    step = training("llama-3-70b", "tp")
+    made = report(step, chip="tpu-v5p", B=8, T=8, Y=8).to_dict()
+    assert "HBM-bound" in json.dumps(made)
+
+
 def test_a_gpu_node_has_a_report() -> None:
     made = str(report(training("llama-3-8b", "tp"), chip="h100", B=2**15, Y=8))
     assert "W_nvlink" in made

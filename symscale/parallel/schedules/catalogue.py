@@ -51,8 +51,8 @@ def _one_f_one_b(sizes: Sizes) -> tuple[Walk, ...]:
         Walk(
             (
                 Leg("F", p, _OUT, through=True),
-                Leg("BW", m - 1, "the last stage takes backward"),
-                Leg("F", m - 1, "and forward in turn, without a gap"),
+                Leg("BW", m - 1, "the last stage takes backwards"),
+                Leg("F", m - 1, "and forwards in turn, without a gap"),
                 Leg("BW", p, _BACK, through=True),
             )
         ),
@@ -79,8 +79,8 @@ def _late_weights(sizes: Sizes, late: Expr) -> Walk:
     return Walk(
         (
             Leg("F", p, _OUT, through=True),
-            Leg("F", m - 1, "the last stage takes the other forwards,"),
-            Leg("B", m - 1, "gradients of inputs in turn with them,"),
+            Leg("F", m - 1, "the last stage takes the other forwards"),
+            Leg("B", m - 1, "and gradients of inputs in turn with them"),
             Leg("W", m - late - 1, f"and all but {late + 1} gradients of weights"),
             Leg("B", p, _BACK, through=True),
             Leg("W", S.One, "the first stage ends with the weights of the last microbatch"),
@@ -93,7 +93,7 @@ def _last_stage(sizes: Sizes) -> Walk:
     return Walk(
         (
             Leg("F", p, _OUT, through=True),
-            Leg("F", m - 1, "the last stage takes the other forwards,"),
+            Leg("F", m - 1, "the last stage takes the other forwards"),
             Leg("B", m, "all gradients of inputs"),
             Leg("W", m, "and of weights, without a gap"),
         ),
@@ -108,7 +108,7 @@ def _first_stage(sizes: Sizes, ahead: Expr) -> Walk:
         (
             Leg("F", p, _OUT, through=True),
             Leg("B", p, _ECHO, through=True),
-            Leg("F", m - ahead, f"the first stage, {ahead} forwards ahead, takes the other ones,"),
+            Leg("F", m - ahead, f"the first stage, {ahead} forwards ahead, takes the other ones"),
             Leg("B", m - 1, "the other gradients of inputs"),
             Leg("W", m, "and all gradients of weights"),
         )
@@ -161,13 +161,13 @@ INTERLEAVED = Recipe(
     walks=_interleaved,
     busy=whole,
     in_flight=lambda sizes, stage: Minimum(
-        sizes[1] * sizes[2], 2 * (sizes[0] - stage - 1) + (sizes[2] - 1) * sizes[0] + 1
+        sizes[1] * sizes[2], sizes[0] * sizes[2] + sizes[0] - 2 * stage - 1
     ),
     pieces=_own,
     visits=_own,
     hops=lambda sizes: 2 * (sizes[0] * sizes[2] - 1),
     rules=(
-        Rule(lambda p, m, v: v >= 2, "v of 2 or more chunks a device (one chunk is 1f1b)"),
+        Rule(lambda p, m, v: v >= 2, "v of 2 or more chunks a device (one chunk is 1f1b)", "v"),
         Rule(lambda p, m, v: m % p == 0, "m a multiple of p"),
     ),
     chunked=True,

@@ -66,8 +66,8 @@ DUALPIPE = Recipe(
     pieces=lambda v: S.One,
     visits=lambda v: S.One,
     rules=(
-        Rule(lambda p, m, v: p % 2 == 0, "p even"),
-        Rule(lambda p, m, v: m % 2 == 0, "m even"),
+        Rule(lambda p, m, v: p % 2 == 0, "p even", "p"),
+        Rule(lambda p, m, v: m % 2 == 0, "m even", "m"),
         Rule(lambda p, m, v: m >= 2 * p, "m of at least 2p microbatches"),
     ),
     weights=2,

@@ -37,9 +37,7 @@ def one_f_one_b(p: int, m: int, v: int = 1) -> Order:
     [F0 on stage 1, BW0 on stage 1, F1 on stage 1, BW1 on stage 1]
     """
     return tuple(
-        single(
-            Work(kind, i, stage) for kind, i in alternating(m, min(p - stage - 1, m), "BW")
-        )
+        single(Work(kind, i, stage) for kind, i in alternating(m, min(p - stage - 1, m), "BW"))
         for stage in range(p)
     )
 

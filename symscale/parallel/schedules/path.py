@@ -67,12 +67,12 @@ def _never_less(left: Expr, right: Expr) -> bool:
     return bool(factor(left - right).is_nonnegative)
 
 
-def ratios(arms: Expr, under: Expr, with_arm: bool = False) -> Expr:
-    """A maximum over an expression, arm by arm; ``with_arm`` adds each arm to what is below it.
+def ratio(top: Expr, bottom: Expr) -> Expr:
+    """A quotient in lowest terms; one with a maximum in it as it stands.
 
     >>> from symscale.algebra.symbols import m, p, t_F
-    >>> ratios((p - 1) * t_F, m * t_F, with_arm=True)
+    >>> ratio((p - 1) * t_F, (m + p - 1) * t_F)
     (p - 1)/(m + p - 1)
     """
-    alone = arms.args if isinstance(arms, Maximum) else (arms,)
-    return Maximum(*(factor(cancel(arm / (under + (arm if with_arm else 0)))) for arm in alone))
+    quotient = top / bottom
+    return quotient if quotient.has(Maximum) else factor(cancel(quotient))

@@ -16,10 +16,11 @@ Sizes = tuple[Expr, Expr, Expr]
 
 @dataclass(frozen=True)
 class Rule:
-    """A condition on the sizes: whether it holds for numbers, and in words what would be right."""
+    """A condition on sizes: whether it holds for numbers, in words, and of which sizes it is."""
 
     holds: Callable[[int, int, int], bool]
     text: str
+    about: str = "pm"
 
 
 @dataclass(frozen=True)

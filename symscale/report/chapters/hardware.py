@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from symscale.algebra.symbols import info, symbol
+from symscale.hardware.figure import Figure, meaning
 from symscale.report.document import Section, section, table, text
-from symscale.report.numbers import number
-from symscale.report.rich import Code, Math
+from symscale.report.numbers import memory, number, rate
+from symscale.report.rich import Code, Math, Part
 from symscale.report.study import TrainingStudy
 
 #: Symbols of the report beyond the model's sizes and the chip's rates.
@@ -17,21 +18,31 @@ def hardware_chapter(study: TrainingStudy) -> list[Section]:
     chip = study.chip
     rows = []
     for figure in chip.figures.values():
-        name = Math(symbol(figure.name)) if symbol_known(figure.name) else Code(figure.name)
-        rows.append((name, number(float(figure.value)), figure.unit, figure.source.key))
+        name = Math(symbol(figure.name)) if symbol_known(figure.name) else ""
+        rows.append((name, meaning(figure.name), _value(figure), figure.source.key))
     sources = {figure.source.key: str(figure.source) for figure in chip.figures.values()}
     return [
         section(
             f"The chip: {chip.title}",
             table(
-                ["figure", ("value", "right"), "unit", "source"],
+                ["symbol", "figure", ("value", "right"), "source"],
                 rows,
                 f"Figures of one {chip.title}.",
                 notes=[f"{key}: {said}." for key, said in sources.items()],
             ),
-            *(text(f"Mind: {trap}.") for trap in chip.traps),
+            *(text(f"Note: {trap}.") for trap in chip.traps),
         )
     ]
+
+
+def _value(figure: Figure) -> Part:
+    """A figure with its unit, bytes both ways."""
+    value = float(figure.value)
+    if figure.unit == "byte":
+        return memory(value)
+    if figure.unit in ("FLOP/s", "byte/s"):
+        return rate(value, figure.unit.replace("byte", "B"))
+    return number(value, "" if figure.unit in ("1", "") else figure.unit)
 
 
 def symbol_known(name: str) -> bool:

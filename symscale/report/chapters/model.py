@@ -24,10 +24,11 @@ def model_chapter(study: TrainingStudy) -> list[Section]:
 def _sizes(study: TrainingStudy) -> list[Block]:
     model = study.model
     assumed = ", ".join(model.config.defaulted)
+    named = model.config.raw.get("_name_or_path")
     origin = text(
         "The sizes below are those of the configuration of ",
         Code(model.name),
-        f" ({model.config.source}).",
+        f" ({model.config.source}{f', published as {named}' if named else ''}).",
         f" Keys that the configuration leaves out and that took the default of its class: "
         f"{assumed}."
         if assumed

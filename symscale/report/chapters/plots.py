@@ -19,7 +19,7 @@ _POINTS = 41
 
 def plots_chapter(study: TrainingStudy) -> list[Section]:
     """The roofline of the chip, and time against batch for each strategy."""
-    return [section("Two pictures", *_roofline(study), *_batch(study))]
+    return [section("Plots", *_roofline(study), *_batch(study))]
 
 
 def _roofline(study: TrainingStudy) -> list[Block]:
@@ -33,7 +33,7 @@ def _roofline(study: TrainingStudy) -> list[Block]:
         text(
             "The roofline of one chip: an op that does ",
             number(ridge, "FLOPs a byte"),
-            " or more of HBM traffic can run at full rate. The spots are the products of one "
+            " or more of HBM traffic can run at full rate. The points are the products of one "
             "layer's "
             "forward pass on one device, at the mesh above; those of attention's scores keep "
             "scores "
@@ -53,38 +53,45 @@ def _roofline(study: TrainingStudy) -> list[Block]:
 
 
 def _intensities(study: TrainingStudy) -> Iterator[tuple[str, float]]:
-    """Each product of a layer's forward pass that touches HBM, equal ones once."""
-    phase = study.step.layer.forward
-    seen: set[float] = set()
-    for made in phase.computes:
-        if not isinstance(made.op, Einsum):
-            continue
-        moved = sum(a.bytes for a in (*made.inputs, made.output) if a.name not in phase.fused)
-        value = study.result.seconds(made.flops / moved)
-        if round(value, 3) not in seen:
-            seen.add(round(value, 3))
-            yield made.output.name, value
+    """Each product of the forward pass that touches HBM; those close to one another once."""
+    seen: list[float] = []
+    for phase in (study.step.layer.forward, study.step.ends.forward):
+        for made in phase.computes:
+            if not isinstance(made.op, Einsum):
+                continue
+            arrays = (*made.inputs, made.output)
+            moved = sum(array.bytes for array in arrays if array.name not in phase.fused)
+            value = study.result.seconds(made.flops / moved)
+            if all(not 0.75 < value / other < 1.33 for other in seen):
+                seen.append(value)
+                yield made.output.name, value
 
 
 def _batch(study: TrainingStudy) -> list[Block]:
     batches = [study.batch * 2 ** ((i - _POINTS // 2) / 5) for i in range(_POINTS)]
-    rivals = [study.rival(name) for name in _drawn(study)]
-    series = [_curve(rivals[0], "arithmetic", rivals[0].step.time.math, batches)]
-    for rival in rivals:
-        series.append(_curve(rival, rival.strategy.name, rival.step.time.comms, batches))
+    drawn = _drawn(study)
+    series: dict[str, Series] = {}
+    for rival in drawn:
+        name = f"arithmetic, {_pass(rival)}"
+        math = rival.bound.math
+        series.setdefault(name, _curve(rival, name, math, batches, "dashed"))
+    for rival in drawn:
+        best = rival.bound.split.value if rival.bound.split else rival.bound.comms
+        name = f"{rival.strategy.name}, {_pass(rival)}"
+        series[name] = _curve(rival, name, best, batches, "solid")
     return [
         text(
-            "Arithmetic and communication (summed over mesh axes) of a whole step against the "
-            "batch, "
-            f"on {study.result.chips:,} chips. A strategy is compute-bound where its curve "
-            "runs below "
-            "that of arithmetic."
+            "Arithmetic (dashed) and communication of the layer of two matmuls against the batch, "
+            f"on {study.chips:,} chips, mesh axes one after another and split in the best way "
+            "where "
+            "there are two. A strategy is compute-bound where its curve runs below the arithmetic "
+            "of the same pass."
         ),
         LinePlot(
-            "Time of a step against the batch",
+            "Time of a layer's pass against the batch",
             "batch, tokens",
             "seconds",
-            tuple(series),
+            tuple(series.values()),
             xlog=True,
             ylog=True,
             markers=(vline(study.batch, f"{study.batch:,} tokens"),),
@@ -92,16 +99,25 @@ def _batch(study: TrainingStudy) -> list[Block]:
     ]
 
 
-def _drawn(study: TrainingStudy) -> list[str]:
-    """Strategies whose step times differ; those that only move memory about share a curve."""
-    known = {rival.strategy.name for rival in study.rivals}
-    return [name for name in ("dp", "fsdp", "tp", "fsdp+tp") if name in known]
+def _pass(rival: Rival) -> str:
+    return "forward" if "forward" in rival.bound.passes else "backward"
 
 
-def _curve(rival: Rival, label: str, expr: Expr, batches: list[float]) -> Series:
-    fixed = {key: value for key, value in rival.values.items() if key != B}
+def _drawn(study: TrainingStudy) -> list[Rival]:
+    """One rival for each pair of times that differ; those that only move memory about share one."""
+    found: dict[tuple[Expr, Expr], Rival] = {}
+    for rival in study.rivals:
+        key = (rival.bound.math, rival.bound.comms)
+        held = found.setdefault(key, rival)
+        if rival.strategy == study.step.strategy and held is not rival:
+            found[key] = rival
+    return list(found.values())
+
+
+def _curve(rival: Rival, label: str, expr: Expr, batches: list[float], style: Style) -> Series:
+    """An expression against the batch, everything else at the chips at hand."""
+    fixed = {key: value for key, value in rival.values.items() if key != B} | rival.spread
     values = numeric(expr.xreplace(fixed), B)(batches)
     constant = not hasattr(values, "__len__")
     shown = [float(values)] * len(batches) if constant else [float(v) for v in values]
-    style: Style = "dashed" if label == "arithmetic" else "solid"
     return line(label, zip(batches, shown, strict=True), style)

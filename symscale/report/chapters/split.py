@@ -37,21 +37,32 @@ def _formula(rival: Rival) -> list[Any]:
             "Of all ways to divide the chips between the two axes, one has the least communication "
             "on the layer of two matmuls. It is found as a geometric program."
         ),
-        DerivationBlock(split.derivation, "The best split"),
+        *_derived(rival),
         text(
             f"On {study.chips:,} chips with {study.batch:,} tokens: ",
             equation(first, split[first], number(best)),
-            ".",
+            ". That lies off the mesh: one axis takes all chips." if rival.off_mesh else ".",
         ),
         text(
             "At that split the layer is compute-bound from ",
             equation(B / n, rival.bound.per_chip, number(rival.wall, "tokens a chip")),
-            " when the mesh axes work one after another (summed communication), and already from ",
+            " when the mesh axes work one after another (summed communication), and from ",
             equation(B / n, at_once.per_chip, number(wall, "tokens a chip")),
-            " when they work at once (overlapped): the best split is the same, the wall four times "
-            f"lower. Here each chip has {study.per_chip:,.4g} tokens.",
+            f" when they work at once (overlapped), {rival.wall / wall:,.3g} times lower: "
+            if wall < rival.wall
+            else " when they work at once: they share a port, so it makes no difference; ",
+            f"here each chip has {study.per_chip:,.4g} tokens.",
         ),
     ]
+
+
+def _derived(rival: Rival) -> list[Any]:
+    """The derivation, unless the strategy's own section holds it."""
+    split = rival.bound.split
+    assert split is not None
+    if rival in rival.study.rivals:
+        return [text("Its derivation opens that of ", Code(rival.strategy.name), " above.")]
+    return [DerivationBlock(split.derivation, "The best split")]
 
 
 def _meshes(study: TrainingStudy) -> list[Any]:

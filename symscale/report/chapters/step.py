@@ -6,7 +6,7 @@ from typing import Any
 
 from sympy import together
 
-from symscale.algebra.time import Overlap
+from symscale.algebra.time import Overlap, Time
 from symscale.report.document import Cell, Section, callout, display, section, table, text
 from symscale.report.numbers import memory, percent, rate, seconds
 from symscale.report.rich import Code, Math
@@ -50,9 +50,9 @@ def _time(study: TrainingStudy) -> list[Any]:
             f" on {mesh_text(study)} "
             f"({result.chips:,} chips), all layers together. In the forward pass, the terms are:",
         ),
-        display(*((_resource(t.resource), Math(together(t.value))) for t in forward.terms)),
+        display(*_terms(forward)),
         text("In the backward pass:"),
-        display(*((_resource(t.resource), Math(together(t.value))) for t in backward.terms)),
+        display(*_terms(backward)),
         table(["resource", ("busy", "right")], busy, "Time that each resource is busy in a step."),
         table(
             ["assumption", ("step", "right"), ("compute fraction", "right")],
@@ -63,8 +63,16 @@ def _time(study: TrainingStudy) -> list[Any]:
     ]
 
 
+def _terms(time: Time) -> list[tuple[str, Math]]:
+    """Each resource's time as a formula."""
+    busy = time.stages[0].by_resource()
+    return [(_resource(name), Math(together(value))) for name, value in busy.items()]
+
+
 def _resource(name: str) -> str:
-    return {"math": "arithmetic", "hbm": "HBM"}.get(name, f"links of {name}")
+    known = {"math": "arithmetic", "hbm": "HBM", "nvlink": "NVLink"}
+    together_on = " and ".join(name) if len(name) > 1 and name.isupper() else name
+    return known.get(name, f"links of {together_on}")
 
 
 def _walls(study: TrainingStudy) -> list[Any]:
@@ -121,6 +129,7 @@ def _memory(study: TrainingStudy) -> list[Any]:
         text(
             "The chips together do ",
             rate(float(study.chip.rate("bf16")) * result.chips * result.compute_fraction),
-            f" and take {result.tokens_per_second:,.4g} tokens a second at the lower bound.",
+            f" and take {result.tokens_per_second / 1e6:,.3g} million tokens a second at the lower "
+            "bound.",
         ),
     ]

@@ -35,14 +35,14 @@ Tick = Callable[[str], None]
 def strategies_chapter(study: TrainingStudy, tick: Tick) -> list[Section]:
     """The table of all strategies, then one section for each."""
     sections = [section("Strategies", *_overview(study))]
+    derived: dict[tuple[Expr, Expr], str] = {}
     for rival in study.rivals:
-        tick(f"strategy {rival.strategy.name}")
-        sections.append(section(_title(rival), *_strategy(rival), level=2))
+        name = rival.strategy.name
+        tick(f"strategy {name}")
+        earlier = derived.setdefault((rival.bound.math, rival.bound.comms), name)
+        blocks = _strategy(rival, earlier if earlier != name else "")
+        sections.append(section(f"Strategy {name}", *blocks, level=2))
     return sections
-
-
-def _title(rival: Rival) -> str:
-    return f"{rival.strategy.name}: {rival.strategy.meaning}"
 
 
 def _overview(study: TrainingStudy) -> list[Any]:
@@ -78,13 +78,22 @@ def _volumes(volume: Mapping[Any, Expr]) -> list[Part]:
     return [p for p in parts if p != ""] or ["0"]
 
 
-def _strategy(rival: Rival) -> list[Any]:
+def _strategy(rival: Rival, earlier: str) -> list[Any]:
+    """A strategy's blocks; ``earlier`` names one with the same comparison, already derived."""
     sharded = rival.strategy.shard(two_matmul_layer())
+    title = f"When it is compute-bound ({rival.bound.passes})"
+    derivation = (
+        text(f"{title}: the two times are those of ", Code(earlier), ", and so is the wall.")
+        if earlier
+        else DerivationBlock(rival.bound.derivation, title)
+    )
+    meaning = rival.strategy.meaning
     blocks: list[Any] = [
+        text(f"{meaning[0].upper()}{meaning[1:]}."),
         listing([_sharding(sharded)], "Sharding of the layer of two matmuls."),
         *(_algorithm(phase) for phase in sharded.phases if phase.steps),
         _costs(rival),
-        DerivationBlock(rival.bound.derivation, f"When it is compute-bound ({rival.bound.passes})"),
+        derivation,
         _numbers(rival),
         _verdict(rival),
         _memory(rival),
@@ -163,17 +172,23 @@ def _links(rival: Rival) -> list[Part]:
 def _verdict(rival: Rival) -> Callout:
     study = rival.study
     good = rival.is_compute_bound
-    word = "compute-bound" if good else "communication-bound"
+    word = {"compute": "compute-bound", "HBM": "HBM-bound"}.get(
+        rival.bound_by, "communication-bound"
+    )
     if rival.bound.answer.variable == B:
+        side = "above" if rival.measured >= rival.wall else "below"
         said = (
             f"{study.batch:,} tokens on {study.chips:,} chips are {study.per_chip:,.4g} a chip, "
-            f"{'above' if good else 'below'} the {rival.wall:,.4g} needed: {word}."
+            f"{side} the {rival.wall:,.4g} needed: {word}."
         )
     else:
+        side = "within" if rival.measured <= rival.wall else "beyond"
         said = (
-            f"{study.chips:,} chips are {'within' if good else 'beyond'} the "
+            f"{study.chips:,} chips are {side} the "
             f"{rival.wall:,.4g} that this split supports: {word}."
         )
+    if rival.off_mesh:
+        said += " The best split lies off the mesh; with one axis taking all chips it is so."
     title = f"{rival.strategy.name} on {study.chips:,} chips"
     return callout("good" if good else "bad", said, title=title)
 
@@ -190,5 +205,8 @@ def _memory(rival: Rival) -> Table:
         ["kind", "formula", ("bytes", "right")],
         rows,
         f"Memory of one chip under {rival.strategy.name} at {rival.axis_text}.",
-        notes=[[f"{word} the chip's ", memory(hbm), "."]],
+        notes=[
+            [f"{word} the chip's ", memory(hbm), "."],
+            *([f"On this mesh it cannot lie: {rival.cannot_lie}."] if rival.cannot_lie else []),
+        ],
     )

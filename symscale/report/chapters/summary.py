@@ -1,15 +1,24 @@
-"""What the report comes to: the verdict first, the recommendation and its reason last."""
+"""What the report comes to: the verdict, its caveats, and all strategies side by side."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from symscale.algebra.symbols import B
+from symscale.algebra.time import Overlap
 from symscale.report.chapters.step import mesh_text
-from symscale.report.document import Block, Section, Table, callout, section, table, text
+from symscale.report.document import (
+    Block,
+    Cell,
+    Section,
+    Table,
+    callout,
+    section,
+    table,
+    text,
+)
 from symscale.report.numbers import memory, number, percent, seconds
 from symscale.report.rich import Code, Part
-from symscale.report.study import TrainingStudy
+from symscale.report.study import Rival, TrainingStudy
+from symscale.studies.meshes import MeshOption
 
 
 def abstract(study: TrainingStudy) -> tuple[Part, ...]:
@@ -17,61 +26,87 @@ def abstract(study: TrainingStudy) -> tuple[Part, ...]:
     result = study.result
     word = "fits" if result.fits else "does not fit"
     return (
-        f"Training {study.model.name} on {study.chip.title} with {study.batch:,} tokens a "
-        "step: under ",
+        f"Training {study.model.name} on {study.chip.title} with {study.batch:,} tokens a step: "
+        "under ",
         Code(study.step.strategy.name),
         f" on {mesh_text(study)} a step takes at least ",
         seconds(result.time),
-        f" and is bound by {_bound(result.bottleneck)}; a chip holds ",
+        f" and is bound by {bound_text(result.bottleneck)}; a chip holds ",
         memory(result.memory_bytes),
-        f", which {word}. Every formula below was derived from the "
-        "shardings; every number follows from a formula.",
+        f", which {word}. Every formula below was derived from the shardings; every number follows "
+        "from a formula.",
     )
 
 
-def _bound(resource: str) -> str:
-    names = {"math": "arithmetic", "hbm": "HBM bandwidth"}
+def bound_text(resource: str) -> str:
+    """A resource in words.
+
+    >>> bound_text("math"), bound_text("X")
+    ('arithmetic', 'the links of mesh axis X')
+    """
+    names = {"math": "arithmetic", "hbm": "HBM bandwidth", "nvlink": "NVLink"}
     return names.get(resource, f"the links of mesh axis {resource}")
 
 
 def recommendation(study: TrainingStudy) -> list[Section]:
     """Which strategy, and why not the others."""
-    blocks: list[Block] = [_choice(study), _comparison(study)]
-    least = min(study.options, key=lambda option: option.pressures["whole step"][0])
-    if dict(least.mesh) != study.result.mesh:
-        mesh = " × ".join(f"{name} = {size}" for name, size in least.mesh.items())
-        share = percent(least.pressures["whole step"][0])
-        blocks.append(
-            text(
-                f"Over the whole step, {mesh} communicates least (",
-                share,
-                " of arithmetic, summed): "
-                "the backward pass does twice the arithmetic on the same activations, which "
-                "favours "
-                "the axis that moves activations. On the forward pass of the layer of two matmuls, "
-                "the tighter of the two, the mesh above is the better one.",
-            )
-        )
+    blocks: list[Block] = [_choice(study)]
+    blocks += [callout("note", note[0].upper() + note[1:] + ".") for note in caveats(study)]
+    blocks.append(_comparison(study))
+    if len(study.options) > 1:
+        least = min(study.options, key=lambda option: option.pressures["whole step"][0])
+        if dict(least.mesh) != study.result.mesh:
+            blocks.append(_other_mesh(study, least))
     return [section("Recommendation", *blocks)]
+
+
+def caveats(study: TrainingStudy) -> tuple[str, ...]:
+    """What the verdict leaves out: notes of the step, and limits of the pod."""
+    found = list(study.result.notes)
+    largest = study.chip.figures.get("max_slice")
+    if largest is not None and study.result.chips > int(largest.value):
+        found.append(
+            f"the mesh has {study.result.chips:,} chips; the largest slice that one job can ask "
+            f"for is {int(largest.value):,}"
+        )
+    if study.chips != study.result.chips:
+        found.append(
+            f"walls are compared on all {study.chips:,} chips at hand "
+            f"({study.per_chip:,.4g} tokens a chip); times and memory are those of the mesh, "
+            f"{study.result.chips:,} chips ({study.batch / study.result.chips:,.4g} tokens a chip)"
+        )
+    return tuple(found)
+
+
+def _other_mesh(study: TrainingStudy, option: MeshOption) -> Block:
+    mesh = " × ".join(f"{name} = {size}" for name, size in option.mesh.items())
+    own = next(o for o in study.options if dict(o.mesh) == study.result.mesh)
+    return text(
+        f"Over the whole step, {mesh} communicates less (",
+        percent(option.pressures["whole step"][0]),
+        " of arithmetic, summed, against ",
+        percent(own.pressures["whole step"][0]),
+        "); on the forward pass of the layer of two matmuls the mesh above does (",
+        percent(own.textbook),
+        " against ",
+        percent(option.textbook),
+        ").",
+    )
 
 
 def _comparison(study: TrainingStudy) -> Table:
     """Every strategy on the chips at hand: its wall, and whether it fits."""
-    rows = []
-    for rival in study.rivals:
-        on_batch = rival.bound.answer.variable == B
-        has = number(rival.measured, "tokens a chip" if on_batch else "chips")
-        sign = ">" if on_batch else "<"
-        rows.append(
-            (
-                Code(rival.strategy.name),
-                [f"{sign} ", number(rival.wall)],
-                has,
-                "compute" if rival.is_compute_bound else "communication",
-                memory(rival.memory_bytes),
-                "yes" if rival.fits else "no",
-            )
-        )
+    rows = [_row(rival) for rival in study.rivals]
+    notes = [
+        f"{rival.strategy.name}: the best split lies off the mesh, so one axis takes all chips."
+        for rival in study.rivals
+        if rival.off_mesh
+    ]
+    notes += [
+        f"{rival.strategy.name}: {rival.cannot_lie}; its numbers are those of the formulas."
+        for rival in study.rivals
+        if rival.cannot_lie
+    ]
     return table(
         [
             "strategy",
@@ -82,27 +117,57 @@ def _comparison(study: TrainingStudy) -> Table:
             "fits",
         ],
         rows,
-        f"The strategies on {study.chips:,} chips: the wall of the layer of two matmuls "
-        "(tokens a chip, "
-        "or chips where the batch cancels), mesh axes one after another, and the memory of a chip.",
+        f"The strategies on {study.chips:,} chips: the wall of the layer of two matmuls, mesh axes "
+        "one after another, what that layer waits for, and the memory of a chip.",
+        notes=notes,
     )
 
 
-def _choice(study: TrainingStudy) -> Any:
+def _row(rival: Rival) -> tuple[Cell, ...]:
+    on_batch = rival.bound.answer.variable == B
+    has = number(rival.measured, "tokens a chip" if on_batch else "chips")
+    return (
+        Code(rival.strategy.name),
+        ["> " if on_batch else "< ", number(rival.wall)],
+        has,
+        rival.bound_by,
+        memory(rival.memory_bytes),
+        "yes" if rival.fits else "no",
+    )
+
+
+def _choice(study: TrainingStudy) -> Block:
     result = study.result
-    good = result.bottleneck == "math" and result.fits
-    said = (
-        f"Use {study.step.strategy.name} on {mesh_text(study)} ({result.chips:,} of "
-        f"{study.chips:,} "
-        f"chips): "
+    name = study.step.strategy.name
+    if result.bottleneck == "math" and result.fits:
+        shares = [result.useful_math / result.seconds(study.step.time.total(o)) for o in _OVERLAPS]
+        return callout(
+            "good",
+            f"Use {name} on {mesh_text(study)} ({result.chips:,} of {study.chips:,} chips): bound "
+            "by arithmetic, at least ",
+            seconds(result.time),
+            " a step, ",
+            memory(result.memory_bytes),
+            " a chip. The compute fraction is ",
+            percent(shares[0]),
+            " if everything overlaps, ",
+            percent(shares[1]),
+            " if collectives that the next op needs wait, ",
+            percent(shares[2]),
+            " if nothing overlaps.",
+            title="In short",
+        )
+    why = [] if result.fits else [f"{result.memory_bytes / 1e9:,.4g} GB a chip do not fit"]
+    if result.bottleneck != "math":
+        why.append(f"it is bound by {bound_text(result.bottleneck)}")
+    better = [r.strategy.name for r in study.rivals if r.is_good and r.strategy.name != name]
+    instead = (
+        f" Compute-bound and small enough here: {', '.join(better)}."
+        if better
+        else " None of the strategies compared is both compute-bound and small enough here."
     )
-    why: list[Part] = [
-        f"bound by {_bound(result.bottleneck)}, at least ",
-        seconds(result.time),
-        " a step, ",
-        memory(result.memory_bytes),
-        " a chip.",
-    ]
-    if not good:
-        said = f"{study.step.strategy.name} on {mesh_text(study)} is not enough: "
-    return callout("good" if good else "bad", said, *why, title="In short")
+    said = f"{name} on {mesh_text(study)} is not enough: {' and '.join(why)}.{instead}"
+    return callout("bad", said, title="In short")
+
+
+_OVERLAPS: tuple[Overlap, ...] = ("full", "critical", "none")
