@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from symscale.algebra.errors import ModelError
+from symscale.models.blocks import Attention
 from symscale.models.config import ModelConfig, known_model_types, read_config
 from symscale.models.jsonfile import MAX_CONFIG_BYTES
 
@@ -40,12 +41,16 @@ def without(*keys: str) -> dict[str, Any]:
     return {key: value for key, value in BASE.items() if key not in keys}
 
 
+def windows(config: ModelConfig) -> set[int | None]:
+    return {part.window for part in config.body.find(Attention)}  # type: ignore[union-attr]
+
+
 def refusal(source: Any) -> str:
     with pytest.raises(ModelError) as caught:
         read_config(source)
     message = str(caught.value)
     assert message.isprintable()
-    assert 10 < len(message) < 400
+    assert 10 < len(message) < 2000
     return message
 
 
@@ -146,11 +151,13 @@ class TestAbsentKeys:
         assert read_config(mistral | {"num_key_value_heads": None}).kv_heads == 16
 
     def test_mistral_window(self) -> None:
-        mistral = with_keys(model_type="mistral")
-        assert "set it to null" in refusal(mistral)
-        assert read_config(mistral | {"sliding_window": None}).model_type == "mistral"
-        assert read_config(mistral | {"sliding_window": 512}).context == 512
-        assert "sliding_window 256 is not counted yet" in refusal(mistral | {"sliding_window": 256})
+        mistral = with_keys(model_type="mistral", max_position_embeddings=8192)
+        absent = read_config(mistral)
+        assert windows(absent) == {4096}
+        assert "sliding_window" in absent.defaulted
+        assert windows(read_config(mistral | {"sliding_window": None})) == {None}
+        assert windows(read_config(mistral | {"sliding_window": 8192})) == {None}
+        assert windows(read_config(mistral | {"sliding_window": 256})) == {256}
 
 
 class TestFaultsSeenInOtherTools:
@@ -171,7 +178,15 @@ class TestFaultsSeenInOtherTools:
 
     def test_nested_text_config_does_not_borrow_the_towers_sizes(self) -> None:
         wrapped = with_keys(text_config=without("num_hidden_layers"))
-        assert "missing num_hidden_layers; a text_config needs" in refusal(wrapped)
+        message = refusal(wrapped)
+        assert "missing num_hidden_layers; a text_config of model_type llama needs" in message
+
+    def test_a_typed_wrapper_lists_only_what_differs_from_the_class(self) -> None:
+        # As llava-1.5 does: the text part leaves out every size that its class has by default.
+        text = {"model_type": "llama", "max_position_embeddings": 4096, "vocab_size": 32064}
+        config = read_config({"model_type": "llava", "text_config": text})
+        assert (config.layers, config.width, config.ff, config.vocab) == (32, 4096, 11008, 32064)
+        assert {"num_hidden_layers", "hidden_size", "intermediate_size"} <= set(config.defaulted)
 
     @pytest.mark.parametrize(
         ("width", "heads", "kv_heads", "head_dim", "rows"),
@@ -231,15 +246,22 @@ class TestRefusals:
         assert message.startswith("config: missing hidden_size, vocab_size;")
 
     def test_missing_model_type(self) -> None:
-        assert "missing model_type; known: llama, mistral" in refusal(without("model_type"))
+        assert f"missing model_type; known: {', '.join(known_model_types())}" in refusal(
+            without("model_type")
+        )
 
-    @pytest.mark.parametrize("given", ["mamba", "lama", 7, ["llama"], "gpt2\nx"])
+    @pytest.mark.parametrize("given", ["rwkv", "lama", 7, ["llama"], "gpt2\nx"])
     def test_unknown_model_type_lists_the_known(self, given: object) -> None:
         message = refusal(with_keys(model_type=given))
-        assert f"not counted yet; known: {', '.join(known_model_types())}" in message
+        assert f"is not known; known: {', '.join(known_model_types())}" in message
 
     def test_near_model_type(self) -> None:
-        assert "did you mean llama?" in refusal(with_keys(model_type="lama"))
+        assert "did you mean llama" in refusal(with_keys(model_type="lama"))
+
+    def test_unknown_model_type_says_what_is_missing(self) -> None:
+        message = refusal({"model_type": "new", "hidden_size": 8, "n_layer": 2})
+        lacks = "lacks intermediate_size, num_attention_heads, vocab_size"
+        assert message.endswith(lacks)
 
     @pytest.mark.parametrize("key", ["hidden_size", "vocab_size", "head_dim"])
     @pytest.mark.parametrize(
@@ -267,18 +289,20 @@ class TestRefusals:
 
     @pytest.mark.parametrize(
         ("key", "value"),
-        [
-            ("attention_bias", True),
-            ("mlp_bias", True),
-            ("num_local_experts", 8),
-            ("n_routed_experts", 256),
-            ("sliding_window", 128),
-            ("layer_types", ["full_attention", "sliding_attention"]),
-        ],
+        [("num_local_experts", 8), ("n_routed_experts", 256), ("sliding_window", 128)],
     )
-    def test_what_is_not_counted_yet_is_named(self, key: str, value: object) -> None:
-        assert f"{key} " in refusal(with_keys(**{key: value}))
-        assert "is not counted yet" in refusal(with_keys(**{key: value}))
+    def test_what_the_class_does_not_read_is_refused(self, key: str, value: object) -> None:
+        assert f"{key} {value}: a llama" in refusal(with_keys(**{key: value}))
+
+    def test_a_window_that_no_key_gives(self) -> None:
+        kinds = ["full_attention", "sliding_attention"]
+        assert "sliding_window is missing" in refusal(with_keys(layer_types=kinds))
+        found = read_config(with_keys(layer_types=kinds, sliding_window=64))
+        assert windows(found) == {None, 64}
+
+    @pytest.mark.parametrize("kinds", [["full_attention"], "full", [["full_attention"], 1]])
+    def test_layer_types_that_do_not_fit(self, kinds: object) -> None:
+        assert "layer_types" in refusal(with_keys(layer_types=kinds))
 
     @pytest.mark.parametrize("experts", [None, 0, 1])
     def test_no_or_one_expert_is_dense(self, experts: int | None) -> None:

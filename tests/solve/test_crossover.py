@@ -193,7 +193,7 @@ def test_prints_and_converts() -> None:
     assert made["steps"]
     text = str(found.derivation)
     for word in (
-        "where is",
+        "where does this hold",
         "clear denominators",
         "a term in B",
         "one sign change",
