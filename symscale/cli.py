@@ -283,13 +283,15 @@ def _chips(options: argparse.Namespace) -> None:
 
 
 def _models(options: argparse.Namespace) -> None:
-    from symscale.models.model import model, models
+    from symscale.models.model import model, model_sources, models
 
     if options.name is None:
-        _show(options, {"models": models().to_dict()}, str(models()))
+        found, sources = models(), model_sources()
+        rows = [{**row, "source": sources[row["model"]]} for row in found.to_dict()]
+        _show(options, {"models": rows}, str(found))
     else:
-        found = model(options.name)
-        _show(options, found.to_dict(), found.card())
+        one = model(options.name)
+        _show(options, one.to_dict(), one.card())
 
 
 def _check(options: argparse.Namespace) -> int:

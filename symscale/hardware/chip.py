@@ -13,6 +13,8 @@ from sympy import Expr, Integer, Symbol
 from symscale.algebra.errors import HardwareError, SymbolError
 from symscale.algebra.links import Network
 from symscale.algebra.symbols import check_known, symbol
+from symscale.hardware.fabric import Fabric
+from symscale.hardware.fidelity import Fidelity
 from symscale.hardware.figure import (
     RATES,
     Figure,
@@ -24,8 +26,6 @@ from symscale.hardware.figure import (
     meaning,
     short,
 )
-from symscale.hardware.fabric import Fabric
-from symscale.hardware.fidelity import Fidelity
 from symscale.hardware.layout import Layout, TorusShape, mesh_axes, mesh_sizes
 from symscale.hardware.layouts import LayoutChoice, layout_choice
 from symscale.hardware.placement import Placement
@@ -232,7 +232,7 @@ class Chip(Mapping[Symbol, Expr]):
 
         Raises:
             HardwareError: for more mesh axes than the torus has, one that does not fit it, a mesh
-                larger than the pod, an unknown fidelity, or a size that is no positive whole number.
+                larger than the pod, an unknown fidelity, or a size that is not a whole number.
             MissingFigure: for a latency or a network that the chip has no number for.
 
         >>> from symscale.hardware.chips import chip

@@ -102,8 +102,8 @@ class TorusShape:
     ) -> dict[str, tuple[Edge, ...]]:
         """The physical axes under each mesh axis, as equal as can be.
 
-        Rule ``cube`` lets a slice have any shape that its pod has the chips for; rule ``axis`` keeps
-        to the edges of the torus.
+        Rule ``cube`` lets a slice have any shape that its pod has the chips for; rule ``axis``
+        keeps to the edges of the torus.
 
         Raises:
             HardwareError: for a mesh axis that does not fit.
@@ -143,8 +143,8 @@ class TorusShape:
         name = next(name for name, cut in found.items() if not cut)
         whole = "x".join(map(str, self.shape))
         raise HardwareError(
-            f"mesh axis {name} = {sizes[name]} does not fit {layout[name]} of the axes of a torus of "
-            f"{whole} chips; split it, or lay it over more of them"
+            f"mesh axis {name} = {sizes[name]} does not fit {layout[name]} of the axes of a torus "
+            f"of {whole} chips; split it, or lay it over more of them"
         )
 
     def spread(self, axes: tuple[str, ...]) -> Layout:

@@ -25,8 +25,7 @@ class LayoutChoice:
     outside: frozenset[str] = frozenset()
 
     def ordered(self, axes: tuple[str, ...]) -> tuple[str, ...]:
-        """The axes in this order; those not named stay outside of those named, and axes between pods
-        outside of all.
+        """The axes in this order: those between pods, those not named, then those named.
 
         Raises:
             HardwareError: for an axis that the mesh does not have.

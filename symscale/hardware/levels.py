@@ -16,9 +16,9 @@ from symscale.algebra.errors import HardwareError
 class Level:
     """One level of a tree of switches: how many children it joins, and what one chip gets of it.
 
-    ``size`` is the number of children (nodes under a leaf, leaves under a spine); None means as many
-    as there are. ``rate`` is bytes/s of one chip, one way, through the cables above its child: the
-    child's uplink over its chips. In a fat tree it is the same at every level; a tapered one has
+    ``size`` is the number of children (nodes under a leaf, leaves under a spine); None means as
+    many as there are. ``rate`` is bytes/s of one chip, one way, through the cables above its
+    child: the child's uplink over its chips. In a fat tree it is the same at every level; a tapered one has
     less at the top.
 
     >>> from symscale.algebra.symbols import W_dcn
@@ -79,7 +79,7 @@ def pack(
     """
     free = list(rooms)
     out: dict[str, Lay] = {}
-    for name in reversed(sizes):
+    for name in reversed(list(sizes)):
         start = 1 if name in outside else 0
         out[name] = _laid(name, sizes[name], free, start)
     return {name: out[name] for name in sizes}

@@ -142,6 +142,6 @@ def _check_unit(name: str, given: str) -> None:
     if given == wanted:
         return
     small = given.lower()
-    bits = wanted == "byte/s" and ("bit" in small or small.endswith("bps") and "B" not in given)
+    bits = wanted == "byte/s" and ("bit" in small or (small.endswith("bps") and "B" not in given))
     hint = " (a network rate in bits: divide by 8)" if bits else ""
     raise HardwareError(f"{name} is given in {given!r}; {wanted} is wanted{hint}")

@@ -27,8 +27,8 @@ class AxisPlace:
     """Where one mesh axis lies.
 
     ``stride`` is the distance of neighbours along it in ranks; ``crosses`` the levels that a group
-    of it reaches over, ``binding`` the slowest of them, ``rate`` the bytes/s at which one chip takes
-    in a gathered array.
+    of it reaches over, ``binding`` the slowest of them, ``rate`` the bytes/s at which one chip
+    takes in a gathered array.
     """
 
     name: str

@@ -40,4 +40,3 @@ def rate_text(rate: Any) -> str:
         if number >= step:
             return f"{number / step:.4g} {name}"
     return f"{number:.4g} B/s"
-

@@ -33,9 +33,9 @@ class Switch:
     """Devices behind one switch: any pair at full rate, each device sends and receives at ``rate``.
 
     ``rate`` is one device's egress, one way: ``W_nvlink`` in a GPU node, ``W_dcn`` across pods.
-    ``reduction="switch"`` lets the switch add (SHARP): an AllReduce of an array of A bytes then sends
-    (n-1)/n of A to be added and A/n to be spread, A in all, instead of 2(n-1)/n; ``"nvls"`` counts
-    (n+1)/n instead, because a device's own share makes the round, too. ``algorithm`` sets the hops:
+    ``reduction="switch"`` lets the switch add (SHARP): an AllReduce of an array of A bytes then
+    sends (n-1)/n of A to be added and A/n to be spread, A in all, instead of 2(n-1)/n; ``"nvls"``
+    counts (n+1)/n instead, because a device's own share makes the round, too. ``algorithm`` sets the hops:
     one if every pair talks at once, n-1 around a ring, log2 n down a tree.
 
     Source: How To Scale Your Model, "How to Think About GPUs", on collectives within a node; NCCL

@@ -33,9 +33,9 @@ class Torus:
 
     ``wrap`` says which mesh axes wrap around (those not named do); ``links`` over how many physical
     axes each lies (those not named: the symbol ``M_X``); ``edges`` the physical axes themselves,
-    where they are known: their chips, and whether each wraps. ``sizes`` gives the devices of an axis
-    that lies on this torus only in part. ``W_ici`` counts both directions of one physical axis;
-    ``both_ways=False`` sends in one of them only.
+    where they are known: their chips, and whether each wraps. ``sizes`` gives the devices of an
+    axis that lies on this torus only in part. ``W_ici`` counts both directions of one physical
+    axis; ``both_ways=False`` sends in one of them only.
 
     On several axes at once every link is used, and the chip with the fewest links (at the ends of
     all axes that do not wrap) sets the pace; that is reached on equal rings and a lower bound
@@ -186,7 +186,7 @@ class Torus:
         return floor(edge.size * _HALF) if edge.wraps and self.both_ways else edge.size - 1
 
     def _distance(self, name: str, far: int) -> Expr:
-        """Hops between two chips so far apart along an axis, the short way round if there is one."""
+        """Hops between two chips so far apart along an axis, the short way round if it wraps."""
         edges = self._edges(name)
         size = edges[0].size
         if edges[0].wraps and size.is_Integer:

@@ -176,9 +176,7 @@ class GatedRecurrence:
     taps: int
 
 
-Mixer: TypeAlias = (
-    Attention | Latent | DeltaNet | Mamba | Lightning | ShortConv | GatedRecurrence
-)
+Mixer: TypeAlias = Attention | Latent | DeltaNet | Mamba | Lightning | ShortConv | GatedRecurrence
 Part: TypeAlias = Mixer | Mlp | Experts
 
 

@@ -6,9 +6,9 @@ from sympy import Add, Expr, S, cancel
 
 from symscale.algebra.errors import ModelError
 from symscale.algebra.minimum import Minimum
-from symscale.algebra.symbols import B, symbol
+from symscale.algebra.symbols import B, K, L, symbol
 from symscale.arrays.dtype import DType, dtype
-from symscale.models.decoder import Decoder, LayerKind
+from symscale.models.decoder import Decoder, LayerKind, over_layers
 
 
 def kept_per_token(kind: LayerKind) -> Expr:
@@ -29,20 +29,40 @@ def kept_tokens(kind: LayerKind, length: Expr) -> Expr:
 
 def kv_per_token(programs: Decoder, kind: str | DType) -> Expr:
     """Bytes for one token, every layer counted (as in a sequence no longer than a window)."""
-    each = (layer.count * kept_per_token(layer) for layer in programs.kinds)
-    return cancel(dtype(kind).bytes * Add(*each))
+    each = over_layers(programs.kinds, L, kept_per_token)
+    return cancel(dtype(kind).bytes * each)
 
 
 def kv_of_sequence(programs: Decoder, length: Expr, kind: str | DType) -> Expr:
     """Bytes for a sequence: layers with a window keep no more tokens than it holds."""
-    total = S.Zero
-    for layer in programs.kinds:
-        total += layer.count * kept_per_token(layer) * kept_tokens(layer, length)
-    return dtype(kind).bytes * total
+
+    def held(layer: LayerKind) -> Expr:
+        return kept_per_token(layer) * kept_tokens(layer, length)
+
+    return dtype(kind).bytes * over_layers(programs.kinds, L, held)
+
+
+def kv_on_device(programs: Decoder, length: Expr, kind: str | DType, ways: int) -> Expr:
+    """Bytes for a sequence on one of several devices that deal out the key/value heads.
+
+    Raises:
+        ModelError: heads and devices of which neither divides the other.
+    """
+    heads = programs.sizes.get(K, 1)
+    if ways < 1 or (heads % ways and ways % heads):
+        raise ModelError(f"{heads} key/value heads cannot be dealt out to {ways} devices")
+
+    def held(layer: LayerKind) -> Expr:
+        arrays = layer.program.arrays
+        dealt = any("K" in arrays[name].labels for name in layer.cached)
+        share = min(ways, heads) if dealt else 1
+        return kept_per_token(layer) * kept_tokens(layer, length) / share
+
+    return dtype(kind).bytes * over_layers(programs.kinds, L, held)
 
 
 def state_of_sequence(programs: Decoder, kind: str | DType) -> Expr:
-    """Bytes that a sequence keeps whatever its length: recurrent states, convolutions' last tokens."""
+    """Bytes that a sequence keeps at any length: states, and the last tokens of convolutions."""
     total = S.Zero
     for layer in programs.kinds:
         arrays = layer.program.arrays

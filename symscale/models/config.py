@@ -140,7 +140,7 @@ def read_config(
     >>> config.head_dim, config.kv_heads, config.dtype
     (16, 2, 'bf16')
     >>> config.defaulted
-    ('max_position_embeddings', 'head_dim', 'hidden_act', 'tie_word_embeddings', 'torch_dtype')
+    ('hidden_act', 'head_dim', 'tie_word_embeddings', 'torch_dtype')
     """
     try:
         if isinstance(source, Mapping):
@@ -180,7 +180,8 @@ def _name_of(path: Path) -> str:
 def _read(where: str, config: dict[str, Any], name: str | None, origin: str) -> ModelConfig:
     text = _text_part(where, config)
     model_type, family = _family(where, config, text)
-    wrapped = text is not config and isinstance(config.get("model_type"), str)
+    outer = config.get("model_type")
+    wrapped = text is not config and isinstance(outer, str) and outer != text.get("model_type")
     keys = Keys(where, text, config, family, sizes_default=wrapped)
     body = readers()[family](keys)
     _refuse_unread(keys, body)

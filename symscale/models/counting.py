@@ -5,32 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from sympy import Add, Expr, S, Symbol
+from sympy import Expr, S
 
 from symscale.algebra.symbols import B, L, T, symbol
-from symscale.models.decoder import Decoder, LayerKind
+from symscale.models.decoder import COMPONENTS, Decoder, LayerKind, over_layers
+from symscale.models.params import component_of
 from symscale.models.remat import Policy, rematerialise
 from symscale.models.scores import Causal, flops_of, is_score, is_whole, keys_of, mean_keys
+from symscale.programs.ops import Einsum
 from symscale.programs.phase import Compute
 from symscale.programs.program import Program
-
 
 Count: TypeAlias = Callable[[LayerKind], Expr]
 
 
-def over_layers(programs: Decoder, count: Count) -> Expr:
-    """A count summed over all layers; what all kinds share is written once, for L of them."""
-    total = _summed(programs.kinds, L, count)
-    return total + _summed(programs.encoder, symbol("L_enc"), count)
-
-
-def _summed(kinds: tuple[LayerKind, ...], every: Symbol, count: Count) -> Expr:
-    if not kinds:
-        return S.Zero
-    each = [set(Add.make_args(count(kind).expand())) for kind in kinds]
-    common = set.intersection(*each)
-    own = (kind.count * Add(*(terms - common)) for kind, terms in zip(kinds, each, strict=True))
-    return every * Add(*common) + Add(*own)
+def over_all(programs: Decoder, count: Count) -> Expr:
+    """A count summed over all layers, an encoder's too."""
+    return over_layers(programs.kinds, L, count) + over_layers(
+        programs.encoder, symbol("L_enc"), count
+    )
 
 
 def model_flops(
@@ -44,9 +37,9 @@ def model_flops(
     mtp: bool,
 ) -> Expr:
     """Matrix FLOPs of B tokens through a model, forward or in training."""
-    total = over_layers(programs, lambda kind: kind_flops(kind, training, causal))
+    total = over_all(programs, lambda kind: kind_flops(kind, training, causal))
     if recompute is not None and training:
-        total += over_layers(programs, lambda kind: again(kind, recompute, causal))
+        total += over_all(programs, lambda kind: again(kind, recompute, causal))
     last = ends_flops(programs.ends, training) if head else S.Zero
     total += last
     if embeddings:
@@ -95,7 +88,7 @@ def scores_flops(programs: Decoder, causal: Causal) -> Expr:
             S.Zero,
         )
 
-    return over_layers(programs, count)
+    return over_all(programs, count)
 
 
 def _share(step: Compute, kind: LayerKind, causal: Causal) -> Expr:
@@ -103,6 +96,38 @@ def _share(step: Compute, kind: LayerKind, causal: Causal) -> Expr:
     if not is_score(step) or "S" not in step.op.labels:
         return S.One
     return (mean_keys(causal=causal) if is_whole(step, kind) else _mean(kind, causal)) / T
+
+
+def flops_by_component(programs: Decoder, causal: Causal) -> dict[str, Expr]:
+    """Forward matrix FLOPs of B tokens by component; the scores are one of their own.
+
+    A product belongs to the component of its weight; one of two activations that are no scores (a
+    recurrent state's) to ``state``.
+    """
+    found: dict[str, Expr] = {}
+    for component in (*COMPONENTS, "attention scores", "state"):
+
+        def count(kind: LayerKind, component: str = component) -> Expr:
+            steps = kind.program.shard().forward.computes
+            chosen = (s for s in steps if _belongs(s, kind.program, component))
+            return sum((s.flops * _share(s, kind, causal) for s in chosen), S.Zero)
+
+        amount = over_all(programs, count)
+        steps = programs.ends.shard().forward.computes
+        chosen = (s.flops for s in steps if _belongs(s, programs.ends, component))
+        amount += sum(chosen, S.Zero)
+        if amount != 0:
+            found["head" if component == "embedding" else component] = amount
+    return found
+
+
+def _belongs(step: Compute, program: Program, component: str) -> bool:
+    if not isinstance(step.op, Einsum):
+        return False
+    weights = [array.name for array in step.inputs if array.name in program.weights]
+    if weights:
+        return component_of(weights[0]) == component
+    return component == ("attention scores" if is_score(step) else "state")
 
 
 def decode_flops(programs: Decoder, context: Expr, absorbed: bool) -> Expr:
@@ -125,4 +150,4 @@ def decode_flops(programs: Decoder, context: Expr, absorbed: bool) -> Expr:
             total += each
         return total
 
-    return over_layers(programs, count) + ends_flops(programs.ends, training=False) / B
+    return over_all(programs, count) + ends_flops(programs.ends, training=False) / B

@@ -1,18 +1,18 @@
 """A model as programs: one for each kind of layer, and one for the embedding and head around them.
 
-Dims: B tokens (b sequences of T), D width, F feed-forward width, N query heads, K key/value heads, G
-query heads a key/value head, H head width, V vocabulary. In self-attention the keys are as many as
-the queries.
+Dims: B tokens (b sequences of T), D width, F feed-forward width, N query heads, K key/value heads,
+G query heads a key/value head, H head width, V vocabulary. In self-attention the keys are as many
+as the queries.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from sympy import Expr, Rational, S, Symbol
+from sympy import Add, Expr, Rational, S, Symbol
 
 from symscale.algebra.errors import ModelError
 from symscale.algebra.symbols import G, K, L, N, symbol
@@ -122,7 +122,9 @@ class Decoder:
             ModelError: where layers are of several kinds; ``kinds`` has them all.
         """
         if len({kind.program for kind in self.kinds}) > 1 or self.encoder:
-            listed = ", ".join(f"{kind.number} {kind.name}" for kind in (*self.encoder, *self.kinds))
+            listed = ", ".join(
+                f"{kind.number} {kind.name}" for kind in (*self.encoder, *self.kinds)
+            )
             raise ModelError(f"the model has layers of several kinds ({listed}); use .kinds")
         return self.kinds[0].program
 
@@ -225,7 +227,9 @@ class _Builder:
         for dim, over in (("G", ("N", "K")), ("G_s", ("N_s", "K_s"))):
             if any(part in names for part in over) and all(part in lines.sizes for part in over):
                 top, below = (symbol(names.get(part, part)) for part in over)
-                names[dim] = f"{dim}_{names.get(over[0], over[0])}_{names.get(over[1], over[1])}".lower()
+                names[dim] = (
+                    f"{dim}_{names.get(over[0], over[0])}_{names.get(over[1], over[1])}".lower()
+                )
                 self.formulas[names[dim]] = top / below
         return renamed(lines, names)
 
@@ -258,6 +262,18 @@ def two_matmul_layer() -> Program:
     Tmp[B, F] · Wout[F, D] -> Out[B, D]
     """
     return program("In[B, D] * Win[D, F] -> Tmp[B, F]", "Tmp[B, F] * Wout[F, D] -> Out[B, D]")
+
+
+def over_layers(
+    kinds: tuple[LayerKind, ...], every: Symbol, count: Callable[[LayerKind], Expr]
+) -> Expr:
+    """A count summed over layers; what all their kinds share is written once, for all of them."""
+    if not kinds:
+        return S.Zero
+    each = [set(Add.make_args(count(kind).expand())) for kind in kinds]
+    common = set.intersection(*each)
+    own = (kind.count * Add(*(terms - common)) for kind, terms in zip(kinds, each, strict=True))
+    return every * Add(*common) + Add(*own)
 
 
 def number_of(sizes: Mapping[Symbol, int], expr: Expr) -> int:

@@ -85,7 +85,7 @@ def flops_per_token(
         ModelError: an unknown model, or a recomputation without a backward pass.
 
     >>> flops_per_token("llama-2-7b", 4096).value
-    15362686976.0
+    15361638400.0
     """
     found = model(source)
     if recompute is not None and not training:
@@ -119,7 +119,9 @@ def flops_per_token(
     if found.params.sparse:
         said["experts"] = f"those a token visits; buffers of {float(capacity):g} times their share"
     if found.params.mtp != 0:
-        said["multi-token prediction"] = "counted, each module with a head" if mtp else "not counted"
+        said["multi-token prediction"] = (
+            "counted, each module with a head" if mtp else "not counted"
+        )
     return FlopsPerToken(found, length, formula, value, MappingProxyType(said))
 
 
@@ -145,12 +147,16 @@ def decode_flops(
     """Count the matrix FLOPs of one new token behind a cached context.
 
     >>> decode_flops("llama-2-7b", 4096).value
-    15362686976.0
+    15361638400.0
     """
     found = model(source)
     formula = found.decode_flops_per_token(Keys, absorbed)
     value = float(found.decode_flops_per_token(context, absorbed).subs(found))
-    said = {"multiply-add": "2 FLOPs", "passes": "one decode step", "attention scores": "all cached"}
+    said = {
+        "multiply-add": "2 FLOPs",
+        "passes": "one decode step",
+        "attention scores": "all cached",
+    }
     if "R_kv" in {symbol.name for symbol in found}:
         said["latent attention"] = "absorbed" if absorbed else "keys and values made again"
     return FlopsPerToken(found, context, formula, value, MappingProxyType(said))
@@ -169,7 +175,9 @@ class RuleOfThumb:
 
     def __repr__(self) -> str:
         said = "; ".join(f"{name}: {text}" for name, text in self.conventions.items())
-        return f"{self.factor} N = {float(self.value):.6g} FLOPs a token, N = {self.number:,} ({said})"
+        return (
+            f"{self.factor} N = {float(self.value):.6g} FLOPs a token, N = {self.number:,} ({said})"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Number, N and conventions."""
@@ -236,5 +244,3 @@ def _head(found: Model, embedding: bool, head: bool) -> str:
     if not found.config.tied:
         return "counted" if head else "not counted"
     return "one array with the embedding, counted once" if embedding or head else "not counted"
-
-

@@ -136,9 +136,7 @@ class Keys:
 
     def _whole(self, key: str, value: object, least: int) -> int:
         if type(value) is not int or not least <= value <= MAX_SIZE:
-            self.wrong(
-                key, value, f"a whole number from {least} to 2**53, not {_fault(value)}"
-            )
+            self.wrong(key, value, f"a whole number from {least} to 2**53, not {_fault(value)}")
         return value
 
     def optional(self, *names: str, default: int | None = None) -> int | None:

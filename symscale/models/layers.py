@@ -160,6 +160,7 @@ def ends_lines(ends: Ends, width: int) -> Lines:
     outside += ["PosIds"] if ends.positions else []
     outside += ["TypeIds"] if ends.token_types else []
     outside += ["BucketIds"] if ends.buckets else []
+    outside += ["LeadIds"] if ends.pooler else []
     return Lines(text, MappingProxyType(sizes), inputs=tuple(outside))
 
 
@@ -179,12 +180,11 @@ def _embedding(ends: Ends) -> list[str]:
     if ends.embed_norm != "none":
         text += norm(ends.embed_norm, last, "Normed", "ge", "B, D", "D")
         last = "Normed"
+    # What the first layer reads is called First whatever stands before it.
+    text[-1] = _retitled(text[-1], last)
     if ends.buckets:
         text.append("lookup(BucketIds[T, S], Bias[N_b, N]) -> Biases[T, S, N]")
-    # The first array of the layers carries the name First whatever stands before it.
-    return [*text[:-1], _retitled(text[-1], last)] if not ends.buckets else [
-        *text[:-2], _retitled(text[-2], last), text[-1]
-    ]
+    return text
 
 
 def _retitled(line: str, name: str) -> str:
@@ -196,9 +196,13 @@ def _final(ends: Ends) -> list[str]:
     text = norm(ends.final_norm, "Last", "Xf", "gf", "B, D", "D")
     last = "Xf" if text else "Last"
     if ends.pooler:
-        text += ["Last[B, D] * Wpool[D, D_o] -> Pool0[B, D_o]", "Pool0[B, D_o] + bpool[D_o] -> Pool[B, D_o]"]
+        # One token of each sequence.
+        text.append("lookup(LeadIds[b], Last[B, D]) -> Lead[b, D]")
+        text.append("Lead[b, D] * Wpool[D, D_o] -> Pool0[b, D_o]")
+        text.append("Pool0[b, D_o] + bpool[D_o] -> Pool[b, D_o]")
     if ends.transform is not None:
-        text += ["Last[B, D] * Wtrans[D, D_o] -> Tr0[B, D_o]", "Tr0[B, D_o] + btrans[D_o] -> Tr1[B, D_o]"]
+        text.append("Last[B, D] * Wtrans[D, D_o] -> Tr0[B, D_o]")
+        text.append("Tr0[B, D_o] + btrans[D_o] -> Tr1[B, D_o]")
         text += norm(ends.transform, "Tr1", "Tr2", "gt", "B, D_o", "D_o")
         text.append("Tr2[B, D_o] -> Xt[B, D]")
         last = "Xt"

@@ -5,19 +5,34 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from textwrap import wrap
+from types import MappingProxyType
 from typing import Any
 
 from sympy import Expr, S, Symbol, cancel
 
 from symscale.algebra.substitution import exact
-from symscale.algebra.symbols import S as Keys
 from symscale.algebra.symbols import B, T
+from symscale.algebra.symbols import S as Keys
 from symscale.algebra.table import Table
 from symscale.arrays.dtype import DType
 from symscale.models.blocks import Latent
-from symscale.models.cache import kv_of_sequence, kv_per_token, longest, state_of_sequence
+from symscale.models.cache import (
+    kv_of_sequence,
+    kv_on_device,
+    kv_per_token,
+    longest,
+    state_of_sequence,
+)
 from symscale.models.config import ModelConfig
-from symscale.models.counting import again, decode_flops, model_flops, over_layers, scores_flops
+from symscale.models.counting import (
+    again,
+    decode_flops,
+    flops_by_component,
+    model_flops,
+    over_all,
+    scores_flops,
+)
 from symscale.models.decoder import Decoder, decoder
 from symscale.models.params import Parameters, experts_touched, parameters
 from symscale.models.remat import Policy, rematerialise
@@ -31,8 +46,8 @@ __all__ = ["Model", "is_score", "model", "models"]
 class Model(Mapping[Symbol, int]):
     """A decoder: a mapping from dimension symbols to sizes, with programs and formulas.
 
-    ``expr.subs(model)`` puts the sizes into any expression. ``context`` is the longest sequence that
-    the configuration names (None when it names none).
+    ``expr.subs(model)`` puts the sizes into any expression. ``context`` is the longest sequence
+    that the configuration names (None when it names none).
 
     >>> llama = model("llama-3-70b")
     >>> llama.params.count
@@ -141,19 +156,34 @@ class Model(Mapping[Symbol, int]):
         return self.programs if factor == 1 else decoder(self.config, factor)
 
     def attention_flops_per_token(self, length: Expr | int = T, causal: Causal = False) -> Expr:
-        """The scores' part of the forward FLOPs of one token: both products with keys and values."""
+        """The scores' part of a token's forward FLOPs: both products with keys and values."""
         return _at_length(cancel(scores_flops(self.programs, causal) / B), length)
+
+    def flops_by_component(
+        self, length: Expr | int = T, causal: Causal = False
+    ) -> Mapping[str, Expr]:
+        """Forward matrix FLOPs of one token by component, as formulas.
+
+        A head that is the embedding is called head; attention's scores are a component.
+
+        >>> model("llama-3-8b").flops_by_component()["mlp"]
+        6*D*F*L
+        """
+        parts = flops_by_component(self.programs, causal)
+        return MappingProxyType(
+            {name: _at_length((amount / B).expand(), length) for name, amount in parts.items()}
+        )
 
     def recomputed_flops_per_token(
         self, policy: Policy, length: Expr | int = T, causal: Causal = False
     ) -> Expr:
         """Matrix FLOPs of one token that a rematerialisation policy computes a second time."""
-        total = over_layers(self.programs, lambda kind: again(kind, policy, causal))
+        total = over_all(self.programs, lambda kind: again(kind, policy, causal))
         return _at_length((total / B).expand(), length)
 
     def saved_bytes_per_token(self, policy: Policy) -> Expr:
         """Bytes of activations, all layers together, that a policy keeps for one token."""
-        total = over_layers(self.programs, lambda kind: rematerialise(kind.program, policy).bytes)
+        total = over_all(self.programs, lambda kind: rematerialise(kind.program, policy).bytes)
         return (total / B).expand()
 
     def decode_flops_per_token(self, context: Expr | int = Keys, absorbed: bool = True) -> Expr:
@@ -185,6 +215,21 @@ class Model(Mapping[Symbol, int]):
         2684354560
         """
         return kv_of_sequence(self.programs, S(length), dtype)
+
+    def kv_bytes_per_device(
+        self, length: Expr | int = Keys, tensor: int = 1, dtype: str | DType = "bf16"
+    ) -> Expr:
+        """Bytes of one sequence's KV cache on a device that shares it with ``tensor`` - 1 others.
+
+        Key/value heads are dealt out; where there are fewer than devices, they are repeated, and
+        a latent vector, which has no heads, is whole on every device. A sequence lives on one
+        data-parallel replica: other replicas do not share it.
+
+        >>> llama = model("llama-3-70b")
+        >>> llama.kv_bytes_per_device(1, tensor=4).subs(llama)
+        81920
+        """
+        return kv_on_device(self.programs, S(length), dtype, tensor)
 
     def state_bytes(self, dtype: str | DType = "f32") -> Expr:
         """Bytes that layers without keys and values keep for one sequence, whatever its length."""
@@ -229,12 +274,16 @@ class Model(Mapping[Symbol, int]):
         """Sizes, source and parameters, for a terminal."""
         context = f"{self.context:,} tokens" if self.context else "not given"
         assumed = ", ".join(self.config.defaulted) or "none"
+        rows = [
+            f"context: {context}; keys that took a default: {assumed}",
+            ", ".join(f"{symbol.name} = {size:,}" for symbol, size in self.items()),
+            *(f"covers: {note}" for note in self.notes),
+        ]
         return "\n".join(
             [
                 f"{self.name}  ({self.config.model_type}, {self.config.dtype} weights)",
                 f"source: {self.config.source}",
-                f"context: {context}; keys that took a default: {assumed}",
-                ", ".join(f"{symbol.name} = {size:,}" for symbol, size in self.items()),
+                *(line for row in rows for line in wrap(row, 80, subsequent_indent="  ")),
                 "",
                 str(self.params.table()),
             ]
@@ -252,8 +301,12 @@ class Model(Mapping[Symbol, int]):
         return {
             "name": self.name,
             "source": self.config.source,
+            "model_type": self.config.model_type,
             "sizes": {symbol.name: size for symbol, size in self.items()},
+            "layers": {kind.name: kind.number for kind in self.programs.kinds},
             "context": self.context,
+            "defaulted": list(self.config.defaulted),
+            "notes": list(self.notes),
             "parameters": self.params.to_dict(),
         }
 
@@ -280,16 +333,23 @@ def model(source: str | os.PathLike[str] | Mapping[str, Any] | Model) -> Model:
 
 
 def models() -> Table:
-    """The zoo: name, parameters, context and source.
+    """The zoo: name, parameters, those that a token meets, and context.
 
-    >>> len(models()) >= 11
+    >>> len(models()) >= 40
     True
     """
     rows = []
     for name in zoo_names():
         entry = model(name)
-        source = zoo_entry(name).source.removeprefix("https://huggingface.co/")
-        origin = source.removesuffix("/blob/main/config.json")
-        rows.append((name, entry.params.count, entry.context or "", origin))
-    return Table(("model", "parameters", "context", "on Hugging Face"), tuple(rows))
+        params = entry.params
+        rows.append((name, params.count, params.active_count, entry.context or ""))
+    return Table(("model", "parameters", "active", "context"), tuple(rows))
 
+
+def model_sources() -> Mapping[str, str]:
+    """Where each configuration of the zoo was published.
+
+    >>> model_sources()["gpt2"]
+    'https://huggingface.co/openai-community/gpt2/blob/main/config.json'
+    """
+    return MappingProxyType({name: zoo_entry(name).source for name in zoo_names()})

@@ -107,7 +107,7 @@ class Parameters:
     @property
     def sparse(self) -> bool:
         """Whether a token meets only part of the parameters."""
-        return self.active != self.total
+        return bool(self.active != self.total)
 
     def table(self) -> Table:
         """Component, count (and active count where it differs), formula."""

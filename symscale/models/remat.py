@@ -167,7 +167,8 @@ class _Plan:
         self, needed: Iterable[str], kept: frozenset[str]
     ) -> tuple[tuple[Op, ...], frozenset[str]]:
         """The operations that make what is not kept, in order, and the kept arrays they read."""
-        wanted, read = set(), set()
+        wanted: set[Op] = set()
+        read: set[str] = set()
         stack = [name for name in needed if name not in kept]
         while stack:
             op = self.maker.get(stack.pop())

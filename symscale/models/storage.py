@@ -41,8 +41,9 @@ class Format:
         return {"name": self.name, "bits_per_weight": float(self.bits_per_weight)}
 
 
-#: The formats of published checkpoints. mxfp4 and nvfp4 after the OCP microscaling specification and
-#: NVIDIA's; int4 with a bf16 scale for 128 (or 32) weights; fp8 with an f32 scale a 128 x 128 block.
+#: The formats of published checkpoints: mxfp4 after the OCP microscaling specification, nvfp4 after
+#: NVIDIA's; int4 with a bf16 scale for 128 (or 32) weights; fp8 with an f32 scale for a 128 x 128
+#: block.
 FORMATS: Mapping[str, Format] = MappingProxyType(
     {
         made.name: made

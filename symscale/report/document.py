@@ -17,6 +17,7 @@ from symscale.algebra.errors import ReportError
 from symscale.report.numbers import Figure, count, number
 from symscale.report.plots import LinePlot
 from symscale.report.rich import Code, Equation, Formula, Math, Part, Parts, Side, Strong, plain
+from symscale.report.schedule_chart import ScheduleChart
 
 Align = Literal["left", "right", "center"]
 Verdict = Literal["good", "bad", "note"]
@@ -139,7 +140,9 @@ class Callout:
         }
 
 
-Block: TypeAlias = Paragraph | Display | DerivationBlock | Table | Listing | LinePlot | Callout
+Block: TypeAlias = (
+    Paragraph | Display | DerivationBlock | Table | Listing | LinePlot | ScheduleChart | Callout
+)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from symscale.report.numbers import Figure, Power
 from symscale.report.outline import ROOMS, headings, shown_steps
 from symscale.report.plots import PALETTE, LinePlot
 from symscale.report.rich import Code, Equation, Formula, Math, Part, Parts, Strong, plain
+from symscale.report.schedule_chart import ScheduleChart, chart_svg
 from symscale.report.svg import svg
 
 if TYPE_CHECKING:
@@ -149,3 +150,8 @@ def _(block: Callout) -> Markup:
 @_block.register
 def _(block: LinePlot) -> Markup:
     return Markup(_macros().plot(Markup(svg(block)), block.caption))
+
+
+@_block.register
+def _(block: ScheduleChart) -> Markup:
+    return Markup(_macros().plot(Markup(chart_svg(block)), block.caption))

@@ -23,6 +23,7 @@ from symscale.report.outline import ROOMS, shown_steps
 from symscale.report.pgf import plot_view
 from symscale.report.plots import PALETTE, LinePlot
 from symscale.report.rich import Code, Equation, Formula, Math, Part, Parts, Strong
+from symscale.report.schedule_chart import ScheduleChart, chart_tikz
 from symscale.report.textable import table_view
 from symscale.report.wrapping import code_lines
 
@@ -122,6 +123,8 @@ def lines_needed(block: Block) -> int:
         return min(len(block.lines) + 3, 14)
     if isinstance(block, LinePlot):
         return 22
+    if isinstance(block, ScheduleChart):
+        return min(2 * block.rows + 8, 40)
     return 6 if isinstance(block, DerivationBlock) else 3
 
 
@@ -169,3 +172,8 @@ def _(block: Callout) -> str:
 @_block.register
 def _(block: LinePlot) -> str:
     return str(_macros().plot(block, plot_view(block), lines_needed(block)))
+
+
+@_block.register
+def _(block: ScheduleChart) -> str:
+    return str(_macros().chart(block, chart_tikz(block), lines_needed(block)))

@@ -21,12 +21,17 @@ from symscale.report.numbers import number
 from symscale.report.outline import headings, shown_steps
 from symscale.report.plots import LinePlot
 from symscale.report.rich import Parts, plain
+from symscale.report.schedule_chart import ScheduleChart
 from symscale.report.wrapping import code_lines, prose
 
 WIDTH = 80
 _LABEL = 22
 _GAP = "  "
 _SAMPLES = 7
+_CHART_KEY = (
+    "F forward, B backward, b gradient of the inputs, w of the weights, & a forward and a "
+    "backward overlapped; each with its microbatch"
+)
 _VERDICT = {"good": "+", "bad": "!", "note": "*"}
 
 
@@ -163,5 +168,17 @@ def _(block: LinePlot) -> Iterator[str]:
         yield f"  {name} = {number(marker.value)}: {marker.label}"
     for spot in block.spots:
         yield f"  at ({number(spot.x)}, {number(spot.y)}): {spot.label}"
+    if block.caption:
+        yield from prose(f"  {block.caption}", WIDTH, "  ")
+
+
+@_block.register
+def _(block: ScheduleChart) -> Iterator[str]:
+    """Each device as a line of letters."""
+    yield from prose(f"{block.title}: devices against {block.xlabel}, 0 to {number(block.total)}",
+                     WIDTH, "    ")  # fmt: skip
+    for row, letters in enumerate(block.letters(WIDTH - 6)):
+        yield f"{row:>4}  {letters}"
+    yield from prose(f"  {_CHART_KEY}", WIDTH, "  ")
     if block.caption:
         yield from prose(f"  {block.caption}", WIDTH, "  ")

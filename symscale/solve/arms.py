@@ -25,7 +25,7 @@ def arms(expr: Expr, v: Symbol, kind: Extremum = Maximum) -> tuple[Expr, ...]:
 
 
 def _arms(expr: Expr, v: Symbol, kind: Extremum) -> list[Expr]:
-    if not any(v in node.free_symbols for node in expr.atoms(kind)):
+    if not any(v in node.free_symbols for node in expr.atoms(Maximum, Minimum)):
         return [expr]
     if isinstance(expr, kind):
         return [arm for arg in expr.args for arm in _arms(arg, v, kind)]

@@ -2,18 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from sympy import Eq, Expr, Mul, Symbol
 
 from symscale.algebra.derivation import Derivation
-from symscale.algebra.errors import SolveError, SymbolError
-from symscale.algebra.symbols import check_known, info, n
+from symscale.algebra.errors import SolveError, SymbolError, near
+from symscale.algebra.symbols import BUILT_IN, check_known, info, n, symbol, to_latex
 from symscale.solve.generators import Generators, check_cost
 
 Given: TypeAlias = "Mapping[Symbol, Any] | Eq | Iterable[Eq]"
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """Relations among symbols, put in before a question is solved; iterates over them.
+
+    >>> from symscale.algebra.symbols import D, F, H, N
+    >>> given(Eq(N * H, D), F=4 * D)
+    given F = 4*D, H*N = D
+    """
+
+    relations: tuple[Eq, ...]
+
+    def __iter__(self) -> Iterator[Eq]:
+        return iter(self.relations)
+
+    def __len__(self) -> int:
+        return len(self.relations)
+
+    def put(self, expr: Any) -> Expr:
+        """An expression with the relations in it.
+
+        >>> from symscale.algebra.symbols import D, F
+        >>> given(F=4 * D).put(3 * D * F)
+        12*D**2
+        """
+        return put_given(check_cost(expr, "expr"), (), self.relations, ())[0]
+
+    def __repr__(self) -> str:
+        return "given " + ", ".join(f"{r.lhs} = {r.rhs}" for r in self.relations)
+
+    def _repr_latex_(self) -> str:
+        return "$" + r",\; ".join(to_latex(relation) for relation in self.relations) + "$"
+
+    def to_dict(self) -> dict[str, list[str]]:
+        """The relations as plain text, for JSON."""
+        return {"given": [f"{r.lhs} = {r.rhs}" for r in self.relations]}
+
+
+def given(*relations: Eq, **named: Any) -> Assumptions:
+    """Relations to assume: ``given(F=4*D)``, ``given(Eq(N*H, D), F=4*D)``.
+
+    Hand them to :func:`crossover`, :func:`regimes` or :func:`minimise` as ``given=``; the answer
+    lists them.
+
+    Raises:
+        SolveError: for what is no equation of monomials.
+        SymbolError: for an unknown or foreign symbol.
+
+    >>> from symscale.algebra.symbols import D, F, N, n
+    >>> from symscale.solve.crossover import crossover
+    >>> crossover(n, 18 * F / D, n, given(F=4 * D))
+    n >= 72, with F = 4*D
+    """
+    made = []
+    for name, value in named.items():
+        if name not in BUILT_IN:
+            raise SolveError(f"given({name}=...): no such symbol{near(name, sorted(BUILT_IN))}")
+        made.append(Eq(symbol(name), check_cost(value, name), evaluate=False))
+    for relation in (*made, *relations):
+        if not isinstance(relation, Eq):
+            raise SolveError(f"given({relation!r}): an equation is wanted, Eq(N*H, D)")
+        check_known(relation)
+    return Assumptions((*made, *relations))
 
 
 @dataclass(frozen=True)
@@ -50,6 +114,27 @@ def with_given(sides: Sides, given: Given | None, v: Symbol) -> Sides:
     return sides
 
 
+def put_given(
+    cost: Expr, relations: Iterable[Eq], given: Given | None, kept: Iterable[Symbol]
+) -> tuple[Expr, tuple[Eq, ...], Derivation]:
+    """A cost and its constraints after substituting each given relation, and the steps.
+
+    The symbols in ``kept`` stay: a relation is solved for another one.
+    """
+    made = tuple(relations)
+    steps = Derivation()
+    for relation in _relations(given):
+        check_known(relation)
+        old, new = _solved(relation, *kept)
+        swap = {old: new}
+        cost = cost.xreplace(swap)
+        made = tuple(
+            Eq(one.lhs.xreplace(swap), one.rhs.xreplace(swap), evaluate=False) for one in made
+        )
+        steps = steps.then("put in", Eq(old, new, evaluate=False), "given")
+    return cost, made, steps
+
+
 def _relations(given: Given | None) -> list[Eq]:
     if given is None:
         return []
@@ -63,12 +148,12 @@ def _relations(given: Given | None) -> list[Eq]:
     return found
 
 
-def _solved(relation: Eq, v: Symbol) -> tuple[Symbol, Expr]:
+def _solved(relation: Eq, *kept: Symbol) -> tuple[Symbol, Expr]:
     left, right = relation.lhs, relation.rhs
     for old, new in ((left, right), (right, left)):
-        if isinstance(old, Symbol) and old not in new.free_symbols | {v, n}:
+        if isinstance(old, Symbol) and old not in new.free_symbols | {*kept, n}:
             return old, new
-    return solve_monomial(relation, preferred(relation.free_symbols - {v}))
+    return solve_monomial(relation, preferred(relation.free_symbols - set(kept)))
 
 
 def preferred(symbols: Iterable[Symbol]) -> list[Symbol]:

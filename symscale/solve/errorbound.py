@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from sympy import Add, Expr, Rational, S
+from sympy import Add, Expr, Mul, Rational, S
 
 from symscale.algebra.errors import SolveError
 from symscale.algebra.substitution import exact
@@ -25,11 +25,11 @@ class SmallTerm:
 
     def largest(self, sizes: Sequence[Expr]) -> Expr:
         """The most its absolute value can be, by the best of its ways."""
-        bounds = (
-            abs(self.number) * _product(size**_rational(w) for size, w in zip(sizes, way, strict=True))
-            for way in self.ways
+        powers = ([_rational(weight) for weight in way] for way in self.ways)
+        return min(
+            abs(self.number) * Mul(*(size**w for size, w in zip(sizes, way, strict=True)))
+            for way in powers
         )
-        return min(bounds)
 
 
 def small_terms(expr: Expr, bases: Generators, rays: Sequence[Vector]) -> tuple[SmallTerm, ...]:
@@ -38,19 +38,30 @@ def small_terms(expr: Expr, bases: Generators, rays: Sequence[Vector]) -> tuple[
     for part in Add.make_args(expr - 1):
         if part == 0:
             continue
-        fraction = bases.fraction(part)
-        (over, top), (under, bottom) = fraction.numer.terms()[0], fraction.denom.terms()[0]
-        triples = zip(over, under, bases.roots, bases.bases, strict=True)
-        powers, number = [], Rational(int(top.numerator), int(top.denominator))
-        number /= Rational(int(bottom.numerator), int(bottom.denominator))
-        for a, b, q, base in triples:
-            power = Fraction(a - b, q)
-            if base.is_number:
-                number *= base ** _rational(power)
-                power = Fraction(0)
-            powers.append(power)
-        out.append(SmallTerm(part, number, tuple(cone_weights(tuple(powers), rays))))
+        number, powers = _monomial(bases, part)
+        ways = tuple(cone_weights(powers, rays)) if number else ()
+        out.append(SmallTerm(part, number, ways))
     return tuple(out)
+
+
+def _monomial(bases: Generators, part: Expr) -> tuple[Expr, Vector]:
+    """A number and powers that bound the term; zero where its denominator may cancel.
+
+    A denominator that is a sum of positive terms is at least as large as one of them.
+    """
+    fraction = bases.fraction(part)
+    (over, top), (under, bottom) = fraction.numer.terms()[0], fraction.denom.terms()[0]
+    number = _rational(top) / _rational(bottom)
+    if any(coeff < 0 for coeff in fraction.denom.values()) and len(fraction.denom) > 1:
+        number = S.Zero
+    powers = []
+    for a, b, q, base in zip(over, under, bases.roots, bases.bases, strict=True):
+        power = Fraction(a - b, q)
+        if base.is_number:
+            number *= base ** _rational(power)
+            power = Fraction(0)
+        powers.append(power)
+    return number, tuple(powers)
 
 
 def relative_error(
@@ -76,6 +87,8 @@ def relative_error(
 
 def _range(terms: tuple[SmallTerm, ...], sizes: Sequence[Expr]) -> tuple[Expr, Expr]:
     """Between what the terms' sum lies: each is between zero and its largest value."""
+    if any(not term.ways for term in terms):
+        raise SolveError("a denominator of the small terms may vanish: no bound holds")
     largest = [(term.number > 0, term.largest(sizes)) for term in terms]
     low = -Add(*(bound for positive, bound in largest if not positive))
     return low, Add(*(bound for positive, bound in largest if positive))
@@ -91,12 +104,5 @@ def _sizes(small: tuple[Expr, ...], sizes: Any) -> list[Expr]:
     return [given[ratio] for ratio in small]
 
 
-def _product(factors: Any) -> Expr:
-    out = S.One
-    for factor in factors:
-        out = out * factor
-    return out
-
-
-def _rational(value: Fraction) -> Rational:
-    return Rational(value.numerator, value.denominator)
+def _rational(value: Any) -> Rational:
+    return Rational(int(value.numerator), int(value.denominator))

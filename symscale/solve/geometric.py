@@ -2,6 +2,7 @@
 
 With ``m`` monomials in ``k`` independent unknowns the degree of difficulty is ``m - k - 1``. At
 degree zero the dual weights follow from a linear system, and with them the minimum and its point.
+The largest of several sums is minimised through its epigraph: the smallest bound on all of them.
 
 Source: Duffin, Peterson and Zener, Geometric Programming (1967); Boyd et al., A tutorial on
 geometric programming (2007).
@@ -9,7 +10,7 @@ geometric programming (2007).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -27,28 +28,53 @@ Monomials = dict[Vector, Expr]
 
 @dataclass(frozen=True)
 class Program:
-    """Monomials ``coefficient * prod(free**exponents)`` and how the bound unknowns follow.
+    """Arms of monomials ``coefficient * prod(free**exponents)``; the largest arm's sum counts.
 
-    ``is_max`` says that the largest of them counts, not their sum. ``constant`` is what no unknown
-    moves.
+    ``bound`` are the unknowns that follow from the free ones. ``constant`` is what no unknown
+    moves: a summand, or an arm of its own where ``is_max`` says that the largest arm counts.
     """
 
     free: tuple[Symbol, ...]
     bound: tuple[tuple[Symbol, Expr], ...]
-    terms: Monomials
+    arms: tuple[Monomials, ...]
     constant: Expr
     is_max: bool
 
     @property
+    def rows(self) -> tuple[Vector, ...]:
+        """The exponents of every term of every arm."""
+        return tuple(exponents for arm in self.arms for exponents in arm)
+
+    @property
+    def coefficients(self) -> tuple[Expr, ...]:
+        """The coefficient of every term, in the order of the rows."""
+        return tuple(coeff for arm in self.arms for coeff in arm.values())
+
+    @property
+    def arm_of(self) -> tuple[int, ...]:
+        """The arm that each row belongs to."""
+        return tuple(place for place, arm in enumerate(self.arms) for _ in arm)
+
+    @property
     def degree(self) -> int:
         """The degree of difficulty."""
-        return len(self.terms) - rank(tuple(self.terms)) - 1
+        return len(self.rows) - rank(self.rows) - 1
+
+    def terms(self) -> Iterator[Expr]:
+        """Every term as an expression in the free unknowns."""
+        for exponents, coeff in zip(self.rows, self.coefficients, strict=True):
+            yield coeff * monomial(self.free, exponents)
 
     def total(self, value: Expr) -> Expr:
         """The objective, from the part that the unknowns move."""
         if self.constant == 0:
             return value
         return Maximum(self.constant, value) if self.is_max else self.constant + value
+
+
+def monomial(symbols: tuple[Symbol, ...], exponents: Vector) -> Expr:
+    """A product of powers."""
+    return Mul(*(v ** rational(e) for v, e in zip(symbols, exponents, strict=True)))
 
 
 def eliminate(over: tuple[Symbol, ...], constraints: tuple[Eq, ...]) -> dict[Symbol, Expr]:
@@ -64,32 +90,51 @@ def eliminate(over: tuple[Symbol, ...], constraints: tuple[Eq, ...]) -> dict[Sym
     return swaps
 
 
-def program(
-    parts: tuple[Expr, ...], over: tuple[Symbol, ...], swaps: Mapping[Symbol, Expr], is_max: bool
-) -> Program:
-    """The geometric program for a sum of parts, or the maximum of them.
+def program(cost: Expr, over: tuple[Symbol, ...], swaps: Mapping[Symbol, Expr]) -> Program:
+    """The geometric program of a sum of monomials, or of a maximum of such sums.
 
     Raises:
         SolveError: when a part is no posynomial in the unknowns.
     """
     free = tuple(v for v in over if v not in swaps)
-    terms: Monomials = {}
-    for part in parts:
-        found = _monomials(part.xreplace(dict(swaps)), free)
-        if is_max and len(found) > 1:
-            raise SolveError(
-                f"an arm of the maximum is a sum, {part}; a closed form needs monomials in each arm"
-            )
-        for exponents, coeff in found.items():
-            held = terms.get(exponents, S.Zero)
-            terms[exponents] = Maximum(held, coeff) if is_max else held + coeff
     still = (Fraction(0),) * len(free)
-    constant = terms.pop(still, S.Zero)
-    return Program(free, tuple(swaps.items()), terms, constant, is_max)
+    found = [monomials(arm.xreplace(dict(swaps)), free) for arm in arms_of(cost, over)]
+    if len(found) == 1:
+        constant = found[0].pop(still, S.Zero)
+        return Program(free, tuple(swaps.items()), tuple(filter(None, found)), constant, False)
+    fixed = [arm[still] for arm in found if set(arm) == {still}]
+    moving = _merged([arm for arm in found if set(arm) != {still}])
+    constant = Maximum(*fixed) if fixed else S.Zero
+    return Program(free, tuple(swaps.items()), moving, constant, True)
 
 
-def _monomials(expr: Expr, free: tuple[Symbol, ...]) -> Monomials:
-    """Coefficients by exponents of the unknowns."""
+def _merged(found: list[Monomials]) -> tuple[Monomials, ...]:
+    """Arms that are one monomial with like exponents as one arm, its coefficient the larger."""
+    single: Monomials = {}
+    sums: list[Monomials] = []
+    for arm in found:
+        if len(arm) > 1:
+            sums += [arm] if arm not in sums else []
+            continue
+        ((exponents, coeff),) = arm.items()
+        single[exponents] = Maximum(single.get(exponents, S.Zero), coeff)
+    return (*({key: value} for key, value in single.items()), *sums)
+
+
+def arms_of(cost: Expr, over: tuple[Symbol, ...]) -> tuple[Expr, ...]:
+    """The arms of a cost's maximum over these unknowns; the cost itself where it has none."""
+    found: tuple[Expr, ...] = (cost,)
+    for v in over:
+        found = tuple(dict.fromkeys(arm for part in found for arm in arms(part, v)))
+    return found
+
+
+def monomials(expr: Expr, free: tuple[Symbol, ...]) -> Monomials:
+    """Coefficients by exponents of the unknowns.
+
+    Raises:
+        SolveError: for an expression that is no sum of monomials in them, positive as they are.
+    """
     bases = Generators(expr, *free)
     for v in free:
         hidden = bases.opaque_over(v)
@@ -133,46 +178,67 @@ def dual_weights(made: Program) -> list[Fraction]:
         SolveError: when the infimum is not attained.
     """
     one = Fraction(1)
-    columns = [(*exponents, one) for exponents in made.terms]
+    columns = [(*exponents, one) for exponents in made.rows]
     target = (*(Fraction(0) for _ in made.free), one)
     weights = solve_linear(columns, target)
     if weights is None or any(weight <= 0 for weight in weights):
-        names = ", ".join(map(str, made.free))
-        raise SolveError(
-            f"no minimum is attained: some direction in {names} lowers the cost without end; "
-            "bound it with a constraint, or add the term that grows there"
-        )
+        raise SolveError(unattained(made.free))
     return weights
 
 
+def unattained(free: tuple[Symbol, ...]) -> str:
+    """What to say where a cost falls without end."""
+    names = ", ".join(map(str, free))
+    return (
+        f"no minimum is attained: some direction in {names} lowers the cost without end; "
+        "bound it with a constraint, or add the term that grows there"
+    )
+
+
+def shares(made: Program, weights: list[Fraction]) -> list[Fraction]:
+    """Each term's part of its arm: its weight over that of the whole arm."""
+    totals = [Fraction(0)] * len(made.arms)
+    for place, weight in zip(made.arm_of, weights, strict=True):
+        totals[place] += weight
+    pairs = zip(made.arm_of, weights, strict=True)
+    return [weight / totals[place] for place, weight in pairs]
+
+
 def dual_value(made: Program, weights: list[Fraction]) -> Expr:
-    """``prod((c/w)**w)`` for a sum, ``prod(c**w)`` for a maximum."""
-    pairs = zip(made.terms.values(), map(_rational, weights), strict=True)
-    return Mul(*(power(c if made.is_max else c / w, w) for c, w in pairs))
+    """``prod((c/share)**w)``: for a sum ``prod((c/w)**w)``, for a maximum ``prod(c**w)``."""
+    parts = zip(made.coefficients, shares(made, weights), weights, strict=True)
+    return Mul(*(power(coeff / rational(share), rational(w)) for coeff, share, w in parts))
 
 
 def primal_point(made: Program, weights: list[Fraction], value: Expr) -> dict[Symbol, Expr]:
-    """The unknowns at which each term has its weight's share of the value.
+    """The unknowns at which each term has its share of the value.
 
     Raises:
         SolveError: when the cost leaves an unknown open.
     """
-    if rank(tuple(made.terms)) < len(made.free):
+    rows = made.rows
+    if rank(rows) < len(made.free):
         names = ", ".join(map(str, made.free))
         raise SolveError(f"the cost does not fix each of {names}: only a product of them")
-    rows = list(made.terms.items())
+    parts = shares(made, weights)
     point: dict[Symbol, Expr] = {}
     for place, v in enumerate(made.free):
         unit = tuple(Fraction(int(i == place)) for i in range(len(made.free)))
-        mix = _combination(tuple(exponents for exponents, _ in rows), unit)
+        mix = _combination(rows, unit)
         factors = [
-            power((1 if made.is_max else _rational(w)) * value / coeff, _rational(m))
-            for (_, coeff), w, m in zip(rows, weights, mix, strict=True)
+            power(rational(share) * value / coeff, rational(m))
+            for coeff, share, m in zip(made.coefficients, parts, mix, strict=True)
         ]
         point[v] = Mul(*factors)
+    return with_bound(made, point)
+
+
+def with_bound(made: Program, point: Mapping[Symbol, Expr]) -> dict[Symbol, Expr]:
+    """The point with the unknowns that follow from it."""
+    out = dict(point)
     for old, new in made.bound:
-        point[old] = spread(new.xreplace(point))
-    return point
+        out[old] = spread(new.xreplace(dict(point)))
+    return out
 
 
 def _combination(rows: tuple[Vector, ...], target: Vector) -> list[Fraction]:
@@ -199,13 +265,11 @@ def spread(expr: Expr) -> Expr:
     return expr.expand(power_base=True, power_exp=False, mul=False, multinomial=False, log=False)
 
 
-def _rational(value: Fraction) -> Rational:
+def rational(value: Fraction) -> Rational:
+    """The fraction as SymPy's."""
     return Rational(value.numerator, value.denominator)
 
 
-def parts_of(expr: Expr, over: tuple[Symbol, ...]) -> tuple[tuple[Expr, ...], bool]:
-    """The summands of a cost, or the arms of its maximum, and which of the two."""
-    found: tuple[Expr, ...] = (expr,)
-    for v in over:
-        found = tuple(dict.fromkeys(arm for part in found for arm in arms(part, v)))
-    return (found, True) if len(found) > 1 else ((Add(*found),), False)
+def sum_of(terms: Monomials, free: tuple[Symbol, ...]) -> Expr:
+    """An arm as an expression."""
+    return Add(*(coeff * monomial(free, exponents) for exponents, coeff in terms.items()))

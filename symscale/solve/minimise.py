@@ -1,88 +1,79 @@
-"""The smallest value of a cost over some unknowns, with the point and a certificate."""
+"""The smallest or largest value of a cost over some unknowns, with the point and a certificate."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, overload
 
-from sympy import Eq, Expr, Mul, Rational, Symbol
+from sympy import Eq, Expr, Symbol
 
 from symscale.algebra.derivation import Derivation
 from symscale.algebra.errors import SolveError
-from symscale.algebra.symbols import check_known, to_latex
+from symscale.algebra.symbols import check_known
+from symscale.solve.assume import Given, put_given
 from symscale.solve.generators import check_cost
 from symscale.solve.geometric import (
     Program,
     dual_value,
     dual_weights,
     eliminate,
-    parts_of,
     primal_point,
     program,
+    rational,
 )
 from symscale.solve.newton import descend
+from symscale.solve.optimum import Optimum
+from symscale.solve.vertices import largest_value, pieces
+from symscale.solve.whole import Kind, WholeOptimum, search
 
 
-@dataclass(frozen=True)
-class Optimum(Mapping[Symbol, Expr]):
-    """A global minimum: a mapping from each unknown to where it lies.
-
-    ``value`` is the cost there, ``certificate`` says why no point is better, ``weights`` are the
-    dual's: each term's share of the value (or of the multipliers, for a maximum).
-    """
-
-    expr: Expr
-    point: Mapping[Symbol, Expr]
-    value: Expr
-    certificate: str
-    constraint: tuple[Eq, ...] = ()
-    weights: tuple[Expr, ...] = ()
-    derivation: Derivation = field(default_factory=Derivation)
-
-    def __getitem__(self, key: Symbol) -> Expr:
-        return self.point[key]
-
-    def __iter__(self) -> Iterator[Symbol]:
-        return iter(self.point)
-
-    def __len__(self) -> int:
-        return len(self.point)
-
-    def __hash__(self) -> int:
-        return hash((self.expr, frozenset(self.point.items()), self.value, self.constraint))
-
-    def __repr__(self) -> str:
-        rows = [f"  {key} = {value}" for key, value in self.point.items()]
-        return "\n".join([f"minimum {self.value} at", *rows, f"  ({self.certificate})"])
-
-    def _repr_latex_(self) -> str:
-        rows = [rf"{to_latex(key)} &= {to_latex(value)}" for key, value in self.point.items()]
-        rows.append(rf"\min &= {to_latex(self.value)}")
-        return r"$\begin{aligned}" + r" \\ ".join(rows) + r"\end{aligned}$"
-
-    def to_dict(self) -> dict[str, Any]:
-        """The optimum as plain text, for JSON."""
-        return {
-            "expression": str(self.expr),
-            "point": {str(key): str(value) for key, value in self.point.items()},
-            "value": str(self.value),
-            "certificate": self.certificate,
-            "constraint": [str(relation) for relation in self.constraint],
-            "weights": [str(weight) for weight in self.weights],
-            **self.derivation.to_dict(),
-        }
-
-
+@overload
 def minimise(
-    expr: Any, over: Symbol | Iterable[Symbol], subject_to: Eq | Iterable[Eq] = ()
-) -> Optimum:
-    """The global minimum of a sum of monomials, or of a maximum of them, over positive unknowns.
+    expr: Any,
+    over: Symbol | Iterable[Symbol],
+    subject_to: Eq | Iterable[Eq] = (),
+    *,
+    given: Given | None = None,
+    integer: None = None,
+    dividing: Mapping[Symbol, int] | None = None,
+) -> Optimum: ...
+@overload
+def minimise(
+    expr: Any,
+    over: Symbol | Iterable[Symbol],
+    subject_to: Eq | Iterable[Eq] = (),
+    *,
+    given: Given | None = None,
+    integer: Kind,
+    dividing: Mapping[Symbol, int] | None = None,
+) -> WholeOptimum: ...
+def minimise(
+    expr: Any,
+    over: Symbol | Iterable[Symbol],
+    subject_to: Eq | Iterable[Eq] = (),
+    *,
+    given: Given | None = None,
+    integer: Kind | None = None,
+    dividing: Mapping[Symbol, int] | None = None,
+) -> Optimum | WholeOptimum:
+    """The global minimum of a sum of monomials, or of the largest of such, over positive unknowns.
 
     Constraints are equations of two monomials. In closed form when the degree of difficulty is
-    zero; for a sum of higher degree with numbers for all other symbols, by Newton's method in
-    logarithms with the duality gap in the certificate.
+    zero, and for a maximum of monomials of any degree (in pieces, where it depends on the other
+    symbols which terms decide). Otherwise, with numbers for all other symbols, by Newton's method
+    in logarithms, with the optimality gap in the certificate.
+
+    Args:
+        expr: the cost.
+        over: the unknowns.
+        subject_to: equations of monomials, such as ``Eq(X*Y, n)``.
+        given: relations that are put in first.
+        integer: ``"divisors"`` or ``"powers of two"``: whole unknowns only, found by exact search
+            (:class:`WholeOptimum`, with the loss against the continuous optimum); everything else
+            must be a number.
+        dividing: with ``integer``, numbers that single unknowns have to divide.
 
     Raises:
         SolveError: when no minimum is attained, the cost is no posynomial, or no closed form
@@ -92,43 +83,147 @@ def minimise(
     >>> best = minimise(1 / X + 4 / Y, over=(X, Y), subject_to=Eq(X * Y, n))
     >>> best[X], best[Y], best.value
     (sqrt(n)/2, 2*sqrt(n), 4/sqrt(n))
+    >>> minimise(1 / X + 3 / Y, (X, Y), Eq(X * Y, 64), integer="divisors")
+    minimum 7/16 at X = 4, Y = 16, by search of 7 points; 1 % above the continuous optimum
     """
     cost = check_cost(expr, "expr")
     check_known(cost)
     unknowns = _unknowns(cost, over)
     constraints = _constraints(subject_to)
-    swaps = eliminate(unknowns, constraints)
-    parts, is_max = parts_of(cost, unknowns)
-    made = program(parts, unknowns, swaps, is_max)
-    steps = _opening(cost, made)
-    if not made.terms:
-        return _fixed(cost, made, unknowns, constraints, steps)
+    cost, constraints, start = put_given(cost, constraints, given, unknowns)
+    if integer is not None:
+        return whole(cost, unknowns, constraints, integer, dividing or {})
+    if dividing:
+        raise SolveError("dividing= says what whole unknowns divide: ask with integer=")
+    made = program(cost, unknowns, eliminate(unknowns, constraints))
+    found = _solved(cost, made, start + _opening(cost, made))
+    ordered = {v: found.point[v] for v in unknowns if v in found.point}
+    return replace(found, point=MappingProxyType(ordered), constraint=constraints)
+
+
+@overload
+def maximise(
+    expr: Any,
+    over: Symbol | Iterable[Symbol],
+    subject_to: Eq | Iterable[Eq] = (),
+    *,
+    given: Given | None = None,
+    integer: None = None,
+    dividing: Mapping[Symbol, int] | None = None,
+) -> Optimum: ...
+@overload
+def maximise(
+    expr: Any,
+    over: Symbol | Iterable[Symbol],
+    subject_to: Eq | Iterable[Eq] = (),
+    *,
+    given: Given | None = None,
+    integer: Kind,
+    dividing: Mapping[Symbol, int] | None = None,
+) -> WholeOptimum: ...
+def maximise(
+    expr: Any,
+    over: Symbol | Iterable[Symbol],
+    subject_to: Eq | Iterable[Eq] = (),
+    *,
+    given: Given | None = None,
+    integer: Kind | None = None,
+    dividing: Mapping[Symbol, int] | None = None,
+) -> Optimum | WholeOptimum:
+    """The global maximum: the reciprocal of the smallest reciprocal, which must be a posynomial.
+
+    Arguments and errors are those of :func:`minimise`.
+
+    >>> from symscale.algebra.maximum import Minimum
+    >>> from symscale.algebra.symbols import D, F, X
+    >>> best = maximise(Minimum(D * X, F / X), over=X)
+    >>> best[X], best.value
+    (sqrt(F)/sqrt(D), sqrt(D)*sqrt(F))
+    """
+    cost = check_cost(expr, "expr")
+    found = minimise(
+        1 / cost, over, subject_to, given=given, integer=integer, dividing=dividing
+    )
+    if isinstance(found, WholeOptimum):
+        return found.inverted(cost)
+    start = Derivation().then("maximise", cost, "as its reciprocal is minimised")
+    steps = (start + found.derivation).then("the largest value", 1 / found.value, "the reciprocal")
+    return replace(found, expr=cost, value=1 / found.value, derivation=steps, word="maximum")
+
+
+def whole(
+    cost: Expr,
+    unknowns: tuple[Symbol, ...],
+    constraints: tuple[Eq, ...],
+    kind: Kind,
+    dividing: Mapping[Symbol, int],
+) -> WholeOptimum:
+    """The best whole point, beside the continuous optimum where the cost has one."""
+    try:
+        smooth = minimise(cost, unknowns, constraints)
+    except SolveError:
+        smooth = None
+    return search(cost, unknowns, constraints, kind, dividing, smooth)
+
+
+def _solved(cost: Expr, made: Program, steps: Derivation) -> Optimum:
+    if not made.arms:
+        return _fixed(cost, made, steps)
+    if made.is_max and all(len(arm) == 1 for arm in made.arms):
+        return _cornered(cost, made, steps)
     if made.degree > 0:
-        return _numeric(cost, made, constraints, steps)
+        return _numeric(cost, made, steps)
     weights = dual_weights(made)
     value = dual_value(made, weights)
     point = primal_point(made, weights, value)
-    ordered = MappingProxyType({v: point[v] for v in unknowns})
-    shares = tuple(Rational(w.numerator, w.denominator) for w in weights)
-    steps = _closing(steps, made, shares, value, ordered)
-    certificate = f"geometric program{' (epigraph)' if is_max else ''}, degree of difficulty 0"
-    return Optimum(cost, ordered, made.total(value), certificate, constraints, shares, steps)
+    parts = tuple(map(rational, weights))
+    steps = _closing(steps, made, parts, value, point)
+    certificate = f"geometric program{' (epigraph)' if made.is_max else ''}, degree of difficulty 0"
+    return Optimum(cost, point, made.total(value), certificate, (), parts, steps)
 
 
-def _fixed(
-    cost: Expr,
-    made: Program,
-    unknowns: tuple[Symbol, ...],
-    constraints: tuple[Eq, ...],
-    steps: Derivation,
-) -> Optimum:
+def _fixed(cost: Expr, made: Program, steps: Derivation) -> Optimum:
     """The one feasible point, or the one value at all of them."""
     if made.free:
         left = ", ".join(map(str, made.free))
         raise SolveError(f"under the constraint the cost is {made.constant} whatever {left} is")
     point = dict(made.bound)
-    ordered = MappingProxyType({v: point[v] for v in unknowns})
-    return Optimum(cost, ordered, made.constant, "fixed by the constraints", constraints, (), steps)
+    return Optimum(cost, point, made.constant, "fixed by the constraints", (), (), steps)
+
+
+def _cornered(cost: Expr, made: Program, steps: Derivation) -> Optimum:
+    """The smallest maximum of monomials: corners of a linear program in logarithms."""
+    found = pieces(made)
+    value = largest_value(found)
+    certificate = f"geometric program (epigraph), degree of difficulty {made.degree}"
+    if made.degree == 0 or len(found) == 1:
+        parts = tuple(map(rational, found[0].weights))
+        steps = _closing(steps, made, parts, value, found[0].point)
+        return Optimum(cost, found[0].point, made.total(value), certificate, (), parts, steps)
+    for piece in found:
+        steps = steps.then("where these terms are equal", piece.value, "a corner: dual weights >= 0")
+        steps = steps.then("this needs", piece.requires, "no other term is larger there")
+    steps = steps.then("the smallest value", value, "the largest corner of the dual, by duality")
+    total = made.total(value)
+    return Optimum(cost, {}, total, certificate, (), (), steps, found)
+
+
+def _numeric(cost: Expr, made: Program, steps: Derivation) -> Optimum:
+    """The minimum by Newton's method, once everything but the unknowns is a number."""
+    others = sorted(map(str, {s for c in made.coefficients for s in c.free_symbols}))
+    if others:
+        raise SolveError(
+            f"degree of difficulty {made.degree}: no closed form; substitute numbers for "
+            f"{', '.join(others)} to have it numerically"
+        )
+    found = descend(made)
+    value = made.total(found.value)
+    gap = f"numeric, relative gap {found.gap:.1e}"
+    steps = steps.then("Newton's method in logarithms", value, f"{gap}, bounded by the dual")
+    point = dict(found.point)
+    for old, new in made.bound:
+        point[old] = new.xreplace(point).evalf()
+    return Optimum(cost, point, value, gap, (), found.weights, steps)
 
 
 def _unknowns(cost: Expr, over: Symbol | Iterable[Symbol]) -> tuple[Symbol, ...]:
@@ -165,24 +260,23 @@ def _opening(cost: Expr, made: Program) -> Derivation:
         )
     if made.constant != 0:
         steps = steps.then("no unknown moves", made.constant, "set aside until the end")
-    for exponents, coeff in made.terms.items():
-        powers = zip(made.free, exponents, strict=True)
-        steps = steps.then("a term", coeff * Mul(*(v**e for v, e in powers)), "")
+    for term in made.terms():
+        steps = steps.then("a term", term, "")
     kind = "largest term" if made.is_max else "sum"
-    count = f"terms {len(made.terms)}, unknowns {len(made.free)}, degree {made.degree}"
+    count = f"terms {len(made.rows)}, unknowns {len(made.free)}, degree {made.degree}"
     return steps.then(f"a geometric program for the {kind}", None, f"convex in logarithms; {count}")
 
 
 def _closing(
     steps: Derivation,
     made: Program,
-    shares: tuple[Expr, ...],
+    weights: tuple[Expr, ...],
     value: Expr,
     point: Mapping[Symbol, Expr],
 ) -> Derivation:
-    listed = ", ".join(map(str, shares))
+    listed = ", ".join(map(str, weights))
     steps = steps.then(
-        f"dual weights {listed}", None, "the only ones with sum 1 under which all exponents cancel"
+        f"dual weights {listed}", None, "with sum 1, and all exponents cancel under them"
     )
     share = "all terms are equal" if made.is_max else "each term is its weight's share of the value"
     steps = steps.then("the smallest value", value, "duality: no point gives less")
@@ -191,24 +285,3 @@ def _closing(
     if made.constant != 0:
         steps = steps.then("with what was set aside", made.total(value), "")
     return steps
-
-
-def _numeric(cost: Expr, made: Program, constraints: tuple[Eq, ...], steps: Derivation) -> Optimum:
-    """The minimum by Newton's method, once everything but the unknowns is a number."""
-    others = sorted(map(str, {s for c in made.terms.values() for s in c.free_symbols}))
-    why = f"degree of difficulty {made.degree}: no closed form"
-    if made.is_max:
-        raise SolveError(f"{why} for a maximum of so many terms; minimise their sum, or drop some")
-    if others:
-        raise SolveError(
-            f"{why}; substitute numbers for {', '.join(others)} to have it numerically"
-        )
-    found = descend(made)
-    value = made.total(found.value)
-    gap = f"numeric, relative gap {found.gap:.1e}"
-    steps = steps.then("Newton's method in logarithms", value, f"{gap}, bounded by the dual")
-    point = dict(found.point)
-    for old, new in made.bound:
-        point[old] = new.xreplace(point).evalf()
-    ordered = MappingProxyType(point)
-    return Optimum(cost, ordered, value, gap, constraints, found.weights, steps)

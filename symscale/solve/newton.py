@@ -1,8 +1,8 @@
-"""A small convex Newton method for sums of monomials in logarithms, with its duality gap.
+"""Convex Newton methods for geometric programs in numbers, each with its optimality gap.
 
-In ``y = log x`` the logarithm of a posynomial is convex. The weights at any point, projected to
-where all exponents cancel, bound the minimum from below by the dual of the geometric program, up
-to float64's rounding.
+In ``y = log x`` the logarithm of a posynomial is convex. One sum is minimised as it is; the largest
+of several by following the central path of its epigraph. The weights found, projected to where all
+exponents cancel, bound the minimum from below by the dual, up to float64's rounding.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import Any
 from sympy import Expr, Float, Symbol
 
 from symscale.algebra.errors import SolveError
-from symscale.solve.geometric import Program
+from symscale.solve.geometric import Program, unattained
 
 MOST_STEPS = 200
+_GAP = 1e-12
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,33 @@ class Descent:
     gap: float
 
 
+@dataclass(frozen=True)
+class _Arms:
+    """Exponents and logarithms of coefficients of all terms, and the arm of each."""
+
+    powers: Any
+    logs: Any
+    arm: Any
+    count: int
+
+    def values(self, place: Any) -> Any:
+        """The logarithm of each arm's sum, and each term's share of its arm."""
+        import numpy as np
+
+        terms = self.powers @ place + self.logs
+        sums = np.array([np.logaddexp.reduce(terms[self.arm == i]) for i in range(self.count)])
+        return sums, np.exp(terms - sums[self.arm])
+
+    def slopes(self, shares: Any) -> Any:
+        """The gradient of each arm's logarithm."""
+        import numpy as np
+
+        rows = shares[:, None] * self.powers
+        return np.array([rows[self.arm == i].sum(axis=0) for i in range(self.count)])
+
+
 def descend(made: Program) -> Descent:
-    """The minimum of a posynomial whose coefficients are numbers.
+    """The minimum of the largest arm, where all coefficients are numbers.
 
     Raises:
         SolveError: when it does not settle: the infimum is not attained, or an unknown is left
@@ -38,61 +64,124 @@ def descend(made: Program) -> Descent:
     """
     import numpy as np
 
-    powers = np.array([[float(e) for e in exponents] for exponents in made.terms])
-    logs = np.array([float(coeff.evalf()) for coeff in made.terms.values()])
+    powers = np.array([[float(e) for e in exponents] for exponents in made.rows])
     if np.linalg.matrix_rank(powers) < powers.shape[1]:
         raise SolveError(f"the cost does not fix each of {', '.join(map(str, made.free))}")
-    logs = np.log(logs)
-    place, weights = _newton(powers, logs)
-    low = _dual(powers, logs, weights)
-    high = _value(powers, logs, place)
+    logs = np.log([float(coeff.evalf()) for coeff in made.coefficients])
+    data = _Arms(powers, logs, np.array(made.arm_of), len(made.arms))
+    place, weights = _newton(data) if data.count == 1 else _central(data)
+    sums, _ = data.values(place)
+    high = float(sums.max())
+    low, weights = _dual(data, weights)
     gap = float(np.expm1(high - low))
     if not gap < 1e-6:
-        raise SolveError("no minimum is attained: some direction lowers the cost without end")
+        raise SolveError(unattained(made.free))
     point = {v: Float(float(np.exp(y))) for v, y in zip(made.free, place, strict=True)}
     shares = tuple(Float(float(w)) for w in weights)
     return Descent(point, Float(float(np.exp(high))), shares, max(gap, 0.0))
 
 
-def _value(powers: Any, logs: Any, place: Any) -> float:
-    """The logarithm of the sum at ``place``."""
+def _newton(data: _Arms) -> tuple[Any, Any]:
+    """Damped Newton steps for one arm."""
     import numpy as np
 
-    return float(np.logaddexp.reduce(powers @ place + logs))
-
-
-def _newton(powers: Any, logs: Any) -> tuple[Any, Any]:
-    import numpy as np
-
-    place = np.zeros(powers.shape[1])
-    weights = np.zeros(len(logs))
+    place = np.zeros(data.powers.shape[1])
+    shares = np.zeros(len(data.logs))
     for _ in range(MOST_STEPS):
-        here = _value(powers, logs, place)
-        weights = np.exp(powers @ place + logs - here)
-        slope = powers.T @ weights
-        bend = powers.T @ (weights[:, None] * powers) - np.outer(slope, slope)
+        (here,), shares = data.values(place)
+        slope = data.powers.T @ shares
+        bend = data.powers.T @ (shares[:, None] * data.powers) - np.outer(slope, slope)
         move = np.linalg.lstsq(bend, -slope, rcond=None)[0]
         fall = float(slope @ move)
         if fall > -1e-18:
             break
         length = 1.0
-        while _value(powers, logs, place + length * move) > here + 0.25 * length * fall:
+        while data.values(place + length * move)[0][0] > here + 0.25 * length * fall:
             length /= 2
             if length < 1e-12:
-                return place, weights
+                return place, shares
         place = place + length * move
-    return place, weights
+    return place, shares
 
 
-def _dual(powers: Any, logs: Any, weights: Any) -> float:
-    """A lower bound: the dual at the nearest weights under which all exponents cancel."""
+def _central(data: _Arms) -> tuple[Any, Any]:
+    """The central path of the epigraph: ever closer to the smallest bound on all arms."""
     import numpy as np
 
-    rows = np.vstack([powers.T, np.ones(len(logs))])
+    place = np.zeros(data.powers.shape[1])
+    bound = float(data.values(place)[0].max()) + 1.0
+    sharp = 1.0
+    while data.count / sharp > _GAP:
+        sharp *= 8.0
+        place, bound = _centred(data, place, bound, sharp)
+        if not np.isfinite(bound) or abs(bound) > 1e6:
+            break
+    sums, shares = data.values(place)
+    slack = np.maximum(bound - sums, 1e-300)
+    weights = (1 / slack) / (1 / slack).sum()
+    return place, weights[data.arm] * shares
+
+
+def _centred(data: _Arms, place: Any, bound: float, sharp: float) -> tuple[Any, float]:
+    """Newton steps for ``sharp*bound - sum(log(bound - arms))``."""
+    import numpy as np
+
+    for _ in range(60):
+        slope, bend = _barrier(data, place, bound, sharp)
+        move = np.linalg.lstsq(bend, -slope, rcond=None)[0]
+        fall = float(slope @ move)
+        if fall > -1e-10:
+            break
+        length, here = 1.0, _height(data, place, bound, sharp)
+        while True:
+            there = _height(data, place + length * move[:-1], bound + length * move[-1], sharp)
+            if there <= here + 0.1 * length * fall or length < 1e-10:
+                break
+            length /= 2
+        if length < 1e-10:
+            break
+        place, bound = place + length * move[:-1], bound + length * float(move[-1])
+    return place, bound
+
+
+def _height(data: _Arms, place: Any, bound: float, sharp: float) -> float:
+    import numpy as np
+
+    slack = bound - data.values(place)[0]
+    if (slack <= 0).any():
+        return float("inf")
+    return float(sharp * bound - np.log(slack).sum())
+
+
+def _barrier(data: _Arms, place: Any, bound: float, sharp: float) -> tuple[Any, Any]:
+    """Gradient and curvature in the unknowns and the bound."""
+    import numpy as np
+
+    sums, shares = data.values(place)
+    slopes = data.slopes(shares)
+    inverse = 1 / (bound - sums)
+    edge = np.hstack([slopes, -np.ones((data.count, 1))])
+    slope = edge.T @ inverse
+    slope[-1] += sharp
+    weighted = (inverse[data.arm] * shares)[:, None] * data.powers
+    bend = edge.T @ (inverse[:, None] ** 2 * edge)
+    bend[:-1, :-1] += data.powers.T @ weighted - slopes.T @ (inverse[:, None] * slopes)
+    return slope, bend
+
+
+def _dual(data: _Arms, weights: Any) -> tuple[float, Any]:
+    """A lower bound, and the nearest weights under which all exponents cancel, which give it."""
+    import numpy as np
+
+    rows = np.vstack([data.powers.T, np.ones(len(data.logs))])
     target = np.zeros(len(rows))
     target[-1] = 1.0
-    feasible = weights + np.linalg.pinv(rows) @ (target - rows @ weights)
+    held = np.sqrt(np.maximum(weights, 1e-14))
+    change = np.linalg.lstsq(rows * held, target - rows @ weights, rcond=None)[0]
+    feasible = weights + held * change
     if (feasible < 0).any():
-        return -np.inf
+        return float("-inf"), weights
+    totals = np.array([feasible[data.arm == i].sum() for i in range(data.count)])
     used = feasible > 0
-    return float(feasible[used] @ (logs[used] - np.log(feasible[used])))
+    shares = feasible[used] / totals[data.arm][used]
+    return float(feasible[used] @ (data.logs[used] - np.log(shares))), feasible

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from html import escape
-from typing import Any
+from typing import Any, overload
 
 from sympy import Expr, S, Symbol, oo
 
@@ -15,6 +15,7 @@ from symscale.algebra.substitution import bindings
 from symscale.algebra.symbols import check_known, to_latex
 from symscale.solve.assume import Given, Sides, with_given
 from symscale.solve.generators import check_cost
+from symscale.solve.plane import Plane, Sums, plane
 from symscale.solve.tiling import Regime, stages_of, tile
 
 
@@ -96,8 +97,22 @@ class Regimes:
         }
 
 
-def regimes(time: Any, v: Symbol, given: Given | None = None) -> Regimes:
+@overload
+def regimes(time: Any, v: Symbol, w: None = None, given: Given | None = None) -> Regimes: ...
+@overload
+def regimes(
+    time: Any, v: Symbol, w: Symbol, given: Given | None = None, sums: Sums = "refuse"
+) -> Plane: ...
+def regimes(
+    time: Any,
+    v: Symbol,
+    w: Symbol | None = None,
+    given: Given | None = None,
+    sums: Sums = "refuse",
+) -> Regimes | Plane:
     """Which arm of a maximum is the largest, between which walls of ``v``.
+
+    With a second variable ``w`` the answer is a :class:`Plane` of cells (see :func:`plane`).
 
     Sums and positive multiples of maxima count as the maximum of their combinations. Walls and
     conditions come from the exact crossovers of each two arms.
@@ -112,6 +127,8 @@ def regimes(time: Any, v: Symbol, given: Given | None = None) -> Regimes:
       2/W_hbm for B from 0 to C/W_hbm
       2*B/C for B from C/W_hbm to oo
     """
+    if w is not None:
+        return plane(time, v, w, given, sums)
     made = check_cost(time, "time")
     if not isinstance(v, Symbol):
         raise SolveError(f"v = {v!r} is not a symbol")

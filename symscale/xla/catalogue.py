@@ -97,7 +97,7 @@ def check_catalogue(cases: Sequence[Case] | None = None) -> Agreement:
 
 def explicit_too(case: Case) -> bool:
     """Whether a case has an explicit version of its own."""
-    return case.which != "joint" and not (case.pinned and case.which == "forward")
+    return case.which != "joint" and not case.pinned
 
 
 def goldens(found: Agreement) -> dict[str, Any]:
@@ -135,6 +135,14 @@ def _head(found: Agreement) -> Iterator[str]:
         "virtual CPU devices, the module after SPMD partitioning). Kind, mesh axes and bytes of every "
         "collective and the matrix FLOPs of a device are compared. Made by "
         "`symscale check --catalogue -o agreement.md`."
+    )
+    yield ""
+    yield (
+        "Left to XLA, a program states where its arrays lie and nothing else. *Pinned*, it states "
+        "every sharding of the derived pass (how an op takes its operands, where it computes, that "
+        "gradients are added before they are reduced), and XLA chooses the collectives. Written "
+        "out, the collectives are the derived ones, and what XLA emits must be exactly these. "
+        "*Joint* is a forward pass and its gradient in one program."
     )
     yield ""
     yield "| programs | exact |"

@@ -89,14 +89,13 @@ def _idle(left: Left) -> Found:
 
 
 def _added_late(left: Left) -> Found:
-    """One more reduction like that of a sum of gradients."""
-    for other in left.emitted:
-        for own in left.all_derived:
-            like = own.kind == other.kind or {own.kind, other.kind} == set(_SUMS)
-            if own.added and like and _reduces(own, other):
-                mine = tuple(d for d in left.derived if d == own)
-                alike = [e for e in left.emitted if emitted_key(e) == emitted_key(other)]
-                return Found(mine[:1], tuple(alike) if mine else (other,))
+    """More reductions like that of a sum of gradients."""
+    for own in left.all_derived:
+        more = tuple(
+            e for e in left.emitted if own.added and e.kind in _SUMS and _reduces(own, e)
+        )
+        if more:
+            return Found(tuple(d for d in left.derived if d == own)[:1], more)
     return Found()
 
 
@@ -216,6 +215,18 @@ def _sub_axes(left: Left) -> Found:
     return Found()
 
 
+def _smaller_operand(left: Left) -> Found:
+    """Other operands moved over the same axes, fewer bytes in all, for the same FLOPs."""
+    kinds = {one.kind for one in (*left.derived, *left.emitted)}
+    axes = {frozenset(one.axes) for one in (*left.derived, *left.emitted)}
+    names = {d.array.partition("[")[0] for d in left.all_derived}
+    cheaper = 0 < _bytes(left.emitted) < _bytes(left.derived)
+    alike = left.flops == left.other_flops and len(axes) == 1
+    if kinds <= {"AllGather", "AllToAll"} and cheaper and alike and len(names) > 1:
+        return Found(left.derived, left.emitted)
+    return Found()
+
+
 def _gathered_first(left: Left) -> Found:
     """Moves over the same axes that gather before they exchange or slice, at no fewer bytes."""
     if not _one_array(left) or _bytes(left.emitted) < _bytes(left.derived):
@@ -231,12 +242,12 @@ def _gathered_first(left: Left) -> Found:
 KNOWN: tuple[Known, ...] = (
     Known("idle axis", "an axis of the mesh that the shardings leave idle: XLA splits the work over "
           "it and pays in communication", _idle, True),
-    Known("added late", "XLA reduces each part of a gradient and adds afterwards; adding the partial "
-          "sums first (JAX's `unreduced` in Explicit mode) needs one reduction", _added_late),
     Known("one dim at a time", "XLA reduces over one summed dim at a time, the whole array each time; "
           "one AllReduce over all the axes is cheaper", _one_dim_at_a_time),
+    Known("added late", "XLA reduces each part of a gradient and adds afterwards; adding the partial "
+          "sums first (JAX's `unreduced` in Explicit mode) needs one reduction", _added_late),
     Known("nested sum", "a summed dim lies over nested axes: XLA gathers both operands whole and "
-          "repeats the work; gathering the finer part and reducing is cheaper", _nested, True),
+          "every device does all the work; the rule gathers the finer part and reduces", _nested, True),
     Known("by its result", "XLA shards the product as its result lies, gathers operands and repeats "
           "work; a constraint on the product before its reduction mends it", _by_result, True),
     Known("two scatters", "XLA has no ReduceScatter into two dims: it reduces the whole array and "
@@ -250,6 +261,8 @@ KNOWN: tuple[Known, ...] = (
           "the product", _windowed),
     Known("numbers known", "XLA knows the sizes: one block lies within another, or an axis splits in "
           "two; a rule for any axis sizes cannot say so", _sub_axes),
+    Known("smaller operand", "which operand of the product moves depends on the sizes: XLA, which "
+          "knows them, moves the smaller; a rule for any sizes moves the weight", _smaller_operand),
     Known("gathers first", "XLA gathers before it exchanges or slices, which moves no fewer bytes",
           _gathered_first),
 )  # fmt: skip

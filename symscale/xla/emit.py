@@ -41,9 +41,9 @@ def auto(
     ``backward`` is a program of its own, as published accounts have it: its arguments are the
     activations that the forward pass left (in every sharding in which they are found again), the
     weights and the gradients of the results. ``joint`` is the forward pass and its gradient by
-    ``jax.vjp`` in one program. ``pinned`` states as well where each op computes before its result is
-    brought to where it should lie, and that gradients are added before they are reduced; without it
-    XLA chooses.
+    ``jax.vjp`` in one program. ``pinned`` states every sharding of the derived pass, so that XLA
+    only chooses the collectives: how each op takes its operands, where it computes, and that
+    gradients are added before they are reduced.
 
     Raises:
         XlaError: for a stated sharding with partial sums, which JAX cannot say.
@@ -114,9 +114,20 @@ class _Auto:
         return self.sharded.sharding(name)
 
     @cached_property
-    def _computed(self) -> dict[str, Array]:
-        """Every result as the derived forward pass computes it, before it is moved."""
-        return {step.output.name: step.output for step in self.sharded.forward.computes}
+    def _computed(self) -> dict[str, Compute]:
+        """How the derived forward pass computes every result, before it is moved."""
+        return {step.output.name: step for step in self.sharded.forward.computes}
+
+    def _copy(self, variable: str, lying: Array, fetched: Array) -> str:
+        """An operand as the op takes it: a line of its own where it is moved and that is stated."""
+        if not self.pinned or lying == fetched:
+            return variable
+        key = self.module.spec(fetched.short, fetched)
+        copy = self.module.names.of(key)
+        line = f"{copy} = placed({variable}, {quoted(key)})"
+        if line not in self.module.lines:
+            self.module.lines.append(line)
+        return copy
 
     def _pin(self, text: str, computed: Array, stated: Array) -> str:
         where = computed.placed(computed.sharding)
@@ -127,8 +138,13 @@ class _Auto:
     def _line(self, op: Op, stated: Array) -> None:
         names = self.module.names
         step = Compute(op, op.inputs, op.output)
-        made = self.writer.expression(step, [names.of(array.name) for array in op.inputs])
-        made = self._pin(made, self._computed[stated.name], stated)
+        computed = self._computed[stated.name]
+        operands = [
+            self._copy(names.of(array.name), self._stated(array.name), fetched)
+            for array, fetched in zip(op.inputs, computed.inputs, strict=True)
+        ]
+        made = self.writer.expression(step, operands)
+        made = self._pin(made, computed.output, stated)
         key = self.module.spec(stated.name, stated)
         if key not in self.sharded.program.outputs:
             made = f"placed({made}, {quoted(key)})"
@@ -159,7 +175,10 @@ class _Auto:
         return self._finished("backward", body, results)
 
     def _backward_line(self, step: Compute, roots: _Roots) -> str:
-        operands = [self._root(roots.of(array)) for array in step.inputs]
+        operands = [
+            self._copy(self._root(roots.of(array)), roots.of(array), array)
+            for array in step.inputs
+        ]
         operands += [self._kept(step, name) for name in kept_rows(step.op)]
         made = self.writer.expression(step, operands)
         name = step.output.name
@@ -178,7 +197,10 @@ class _Auto:
             self.module.spec(total.name, goal)
         lines = []
         for part in parts:
-            variables = [self._root(roots.of(array)) for array in part.inputs]
+            variables = [
+                self._copy(self._root(roots.of(array)), roots.of(array), array)
+                for array in part.inputs
+            ]
             operands = ", ".join(
                 f"({variable}, {spec_source(array)})"
                 for variable, array in zip(variables, part.inputs, strict=True)

@@ -81,6 +81,11 @@ def run(
 # Rows of devices: rings, rings that send one way, lines.
 
 
+def wires(n: int, ring: bool, both: bool = True) -> Callable[[Link], int]:
+    """One link each way between neighbours; two devices in a ring are joined at both ends."""
+    return lambda link: 2 if n == 2 and ring and both else 1
+
+
 def both_ends(n: int, i: int, ring: bool, both: bool = True) -> list[tuple[Node, ...]]:
     """The ways on which something from device i passes all others."""
     if ring:
@@ -109,7 +114,7 @@ def row_gather(n: int, ring: bool, both: bool = True) -> Run:
         for side, way in enumerate(both_ends(n, i, ring, both)):
             halves = (side,) if ring and both else (0, 1)
             start += [(i, Piece((i, half), way, drops=True)) for half in halves]
-    done = run(start)
+    done = run(start, width=wires(n, ring, both))
     everything = {(i, half) for i in range(n) for half in (0, 1)}
     for i in range(n):
         assert set(done.arrived[i]) == everything - {(i, 0), (i, 1)}
@@ -124,13 +129,14 @@ def row_exchange(n: int, ring: bool, both: bool = True) -> Run:
         if i != j:
             ways = shortest(n, i, j, ring, both)
             start += [(i, Piece((i, j, half), ways[half % len(ways)])) for half in (0, 1)]
-    return run(start)
+    return run(start, width=wires(n, ring, both))
 
 
 def row_broadcast(n: int, ring: bool, pieces: int) -> Run:
     """Broadcast from the device at the end, in pieces that follow one another closely."""
     ways = both_ends(n, 0, ring)
-    return run((0, Piece(piece, ways[piece % len(ways)], drops=True)) for piece in range(pieces))
+    start = [(0, Piece(piece, ways[piece % len(ways)], drops=True)) for piece in range(pieces)]
+    return run(start, width=wires(n, ring))
 
 
 def row_collect(n: int, ring: bool) -> Run:
@@ -139,11 +145,11 @@ def row_collect(n: int, ring: bool) -> Run:
     for i in range(1, n):
         ways = shortest(n, i, 0, ring)
         start += [(i, Piece((i, half), ways[half % len(ways)])) for half in (0, 1)]
-    return run(start)
+    return run(start, width=wires(n, ring))
 
 
 def row_shift(n: int, ring: bool, pieces: int) -> Run:
-    """CollectivePermute by one place."""
+    """CollectivePermute by one place, the same way round for all."""
     return run(
         (i, Piece((i, piece), shortest(n, i, (i + 1) % n, ring)[0]))
         for i in range(n)
@@ -176,7 +182,7 @@ def torus_gather(n: int) -> Run:
             start.append((node, Piece((node, first, 0, one, two), row(node, first, one), True)))
             what = (node, first, 1, one, two)
             start.append((node, Piece(what, row(node, 1 - first, two), True)))
-    done = run(start, onward)
+    done = run(start, onward, wires(n, True))
     assert all(sum(found.values()) == 8 * (n * n - 1) for found in done.arrived.values())
     return done
 
@@ -263,10 +269,11 @@ def two_level_exchange(m: int, k: int, fast: int, pieces: int) -> Run:
         return 1 if "network" in link else fast
 
     start: list[tuple[Node, Piece]] = []
-    every = list(product(range(k), range(m)))
-    for place, node in enumerate(every):
-        for j, piece in product(range(1, m * k), range(pieces)):
-            other = every[(place + j) % (m * k)]
-            hub = ("node", node[0]) if other[0] == node[0] else "network"
+    for node, far, near, piece in product(
+        product(range(k), range(m)), range(k), range(m), range(pieces)
+    ):
+        other = ((node[0] + far) % k, (node[1] + near) % m)
+        if other != node:
+            hub = "network" if far else ("node", node[0])
             start.append((node, Piece((node, other, piece), (hub, other))))
     return run(start, width=width)

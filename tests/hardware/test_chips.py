@@ -310,7 +310,10 @@ def changed(*path: str, to: Any = None) -> str:
             changed("figures", "W_hbmm", to={}),
             "'W_hbmm' is no figure of a chip; did you mean W_hbm",
         ),
-        (changed("network", "kind", to="mosh"), "'network.kind' is 'mosh'; torus or switch or mesh or host"),
+        (
+            changed("network", "kind", to="mosh"),
+            "'network.kind' is 'mosh'; torus or switch or mesh or host",
+        ),
         (changed("network", "shape", to=[]), "must be above zero"),
         (changed("network", "shape", to=[0, 8]), "must be above zero"),
         (changed("network", "shape", to=[8.5]), "'network.shape' must be a whole number"),

@@ -27,7 +27,7 @@ from tests.hardware import machines
 from tests.hardware.machines import Run
 
 RING, ONE_WAY, LINE = ring(), ring(both_ways=False), line()
-SIZES = (*range(2, 17), 24, 31, 32, 33, 48, 63, 64)
+SIZES = (*range(2, 17), 31, 32, 63, 64)
 
 
 def agree(formula: Expr, done: Run, piece: Expr, rate: Expr, slack: int) -> None:
@@ -86,10 +86,7 @@ def test_from_one_and_to_one(net: Torus, n: int) -> None:
 def test_hops_are_the_way_of_the_last_byte(n: int) -> None:
     for net, shape in ((RING, True), (LINE, False)):
         farthest = max(
-            len(machines.shortest(n, i, j, shape)[0])
-            for i in range(n)
-            for j in range(n)
-            if i != j
+            len(machines.shortest(n, i, j, shape)[0]) for i in range(n) for j in range(n) if i != j
         )
         assert at(net.hops("AllToAll", ["X"]), n) == farthest
         assert at(net.hops("AllGather", ["X"]), n) == farthest
@@ -134,7 +131,7 @@ def test_two_levels(m: int, k: int, fast: int) -> None:
         load = Rational(done.load.numerator, done.load.denominator)
         assert formula == load / (m * k * pieces), kind
         # Filling: the first or last piece has to cross the slower level before the other can work.
-        slack = 2 + Fraction(m * k, fast)
+        slack = 3 + Fraction(m, fast)
         assert done.load <= done.steps <= done.load + slack, kind
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -53,9 +54,7 @@ def test_interleaving_divides_the_bubble_and_costs_messages_and_memory(
 @settings(max_examples=60)
 @given(DEVICES, st.integers(2, 6), TIMES)
 def test_zero_bubble_schedules(p: int, groups: int, times: tuple[int, ...]) -> None:
-    plain, h1, h2 = (
-        timed(name, p, p * groups, None, times) for name in ("1f1b", "zb-h1", "zb-h2")
-    )
+    plain, h1, h2 = (timed(name, p, p * groups, None, times) for name in ("1f1b", "zb-h1", "zb-h2"))
     assert h2.bubble <= h1.bubble <= plain.bubble
     assert h1.in_flight() == plain.in_flight()
     assert h2.in_flight() == 2 * h1.in_flight() - 1
@@ -77,7 +76,7 @@ def test_gpipe_holds_the_most_and_nothing_beats_its_own_work(
 
 
 def _falling(values: list[Expr]) -> bool:
-    return all(left >= right for left, right in zip(values, values[1:], strict=False))
+    return all(left >= right for left, right in pairwise(values))
 
 
 @settings(max_examples=40)

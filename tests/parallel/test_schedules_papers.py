@@ -55,7 +55,9 @@ def test_bubbles(row: dict[str, Any]) -> None:
         for devices, batches in ((2, 8), (4, 16), (8, 64), (16, 32)):
             stages, part = sized(row, devices, found)
             # A DualPipeV stage is half a device's layers: durations of a device are twice as long.
-            values = dict(zip((t_F, t_B, t_W, t_FB), (x / part for x in (f, b, w, fb)), strict=True))
+            values = dict(
+                zip((t_F, t_B, t_W, t_FB), (x / part for x in (f, b, w, fb)), strict=True)
+            )
             got = found.subs({p: devices, m: batches, v: 3, **values}).doit()
             wanted = FORMULAS[row["formula"]](stages, Rational(batches), 3, f, b, w, fb)
             assert got == wanted, (devices, batches, f, b, w)
@@ -100,7 +102,9 @@ def test_memory_of_the_first_stage(row: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "row", TRUTH["zero_bubble_rates"]["rows"], ids=lambda r: f"{r['model']}/{r['m']}/{r['schedule']}"
+    "row",
+    TRUTH["zero_bubble_rates"]["rows"],
+    ids=lambda r: f"{r['model']}/{r['m']}/{r['schedule']}",
 )
 def test_zero_bubble_rates(row: dict[str, Any]) -> None:
     rules, s, h = TRUTH["zero_bubble_rates"], 1024, row["h"]

@@ -63,7 +63,7 @@ class Dense:
     qk_norm_kind: NormKind = "rmsnorm"
     kv_key: str | None = "num_key_value_heads"
     ff_factor: int | None = None
-    rule: windows.Rule = windows.every("full_attention")
+    rule: windows.Rule = windows.all_keys
     feed: moe.Rule = moe.dense
     positions: int | None = None
     embed_norm: NormKind = "none"
@@ -92,8 +92,7 @@ def head_dim(keys: Keys, width: int, heads: int, *names: str) -> int:
         keys.defaulted.append(names[0])
     if width % heads:
         keys.fail(
-            f"hidden_size {width} is not a multiple of num_attention_heads {heads}; "
-            f"give {names[0]}"
+            f"hidden_size {width} is not a multiple of num_attention_heads {heads}; give {names[0]}"
         )
     return width // heads
 

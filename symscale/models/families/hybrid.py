@@ -25,8 +25,8 @@ from symscale.models.blocks import (
     ShortConv,
 )
 from symscale.models.families import dense, moe, windows
+from symscale.models.families.changes import with_mtp
 from symscale.models.families.dense import Dense
-from symscale.models.families.special import with_mtp
 from symscale.models.families.windows import Reach
 from symscale.models.keys import Keys
 
@@ -77,8 +77,10 @@ def qwen3_next(keys: Keys) -> Body:
     body = _assemble(keys, words, softmax, state, feeds, found)
     last = body.layers[words.index("full_attention")] if "full_attention" in words else None
     made = with_mtp(keys, body, "mtp_num_hidden_layers")
-    return made if made.mtp is None or last is None else replace(
-        made, mtp=replace(made.mtp, layer=last)
+    return (
+        made
+        if made.mtp is None or last is None
+        else replace(made, mtp=replace(made.mtp, layer=last))
     )
 
 
@@ -141,9 +143,7 @@ def granite_hybrid(keys: Keys) -> Body:
     """State-space or softmax layers; a shared block, beside experts where there are any."""
     family = Dense(biases="qkvo", bias_key="attention_bias")
     found = dense.sizes(keys, family)
-    words = windows.layer_words(
-        keys, found["layers"], windows.every("mamba"), (*_WORDS,)
-    )
+    words = windows.layer_words(keys, found["layers"], windows.every("mamba"), (*_WORDS,))
     softmax = dense.attention(keys, family, found, Reach())
     shared = keys.a_size("shared_intermediate_size")
     mlp = dense.mlp(keys, family, found["ff"])
@@ -219,7 +219,9 @@ def _nemotron_words(keys: Keys) -> tuple[str, ...]:
     given = keys.own.get("layers_block_type", keys.own.get("layer_types"))
     known = {"linear_attention": "mamba", "full_attention": "attention"}
     if not isinstance(given, list) or not given:
-        keys.fail("missing hybrid_override_pattern (or layers_block_type); it says each layer's block")
+        keys.fail(
+            "missing hybrid_override_pattern (or layers_block_type); it says each layer's block"
+        )
     words = tuple(known.get(word, word) if isinstance(word, str) else "" for word in given)
     for word in words:
         if word not in letters.values():
@@ -256,10 +258,11 @@ def lfm2(keys: Keys) -> Body:
     count, width = found["layers"], found["width"]
     at = keys.own.get("full_attn_idxs")
     chosen = range(count) if at is None else keys.indices("full_attn_idxs")
-    words = windows.layer_words(
-        keys, count, lambda k, n: tuple("full_attention" if i in chosen else "conv" for i in range(n)),
-        _WORDS,
-    )  # fmt: skip
+
+    def rule(keys: Keys, layers: int) -> tuple[str, ...]:
+        return tuple("full_attention" if i in chosen else "conv" for i in range(layers))
+
+    words = windows.layer_words(keys, count, rule, _WORDS)
     ff = found["ff"]
     if keys.flag("block_auto_adjust_ff_dim", default=True):
         ff = int(keys.ratio("block_ffn_dim_multiplier", 1.0) * int(2 * ff / 3))

@@ -10,8 +10,8 @@ from types import MappingProxyType
 
 from symscale.models.blocks import Body, Ends, Indexer, Latent
 from symscale.models.families import dense, moe
+from symscale.models.families.changes import with_mtp
 from symscale.models.families.dense import Dense
-from symscale.models.families.special import with_mtp
 from symscale.models.keys import Keys
 
 
@@ -30,10 +30,8 @@ def deepseek(keys: Keys) -> Body:
 def latent(keys: Keys, heads: int) -> Latent:
     """The sizes of latent attention; ``q_lora_rank`` null or 0 projects queries in one step."""
     q_rank = keys.own.get("q_lora_rank")
-    if q_rank == 0 and type(q_rank) is int:
-        rank = None
-    else:
-        rank = keys.optional("q_lora_rank")
+    one_step = q_rank == 0 and type(q_rank) is int
+    rank = None if one_step else keys.optional("q_lora_rank")
     indexer = None
     if keys.present("index_topk", "index_n_heads") is not None:
         indexer = Indexer(

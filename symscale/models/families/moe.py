@@ -1,8 +1,4 @@
-"""Which layers have experts, and how many: the rules of each family.
-
-Four conventions of "every n-th layer" are in use; they differ where the number of layers is not a
-multiple of n, so each is written out.
-"""
+"""Which layers have experts, and how many: the rules of each family."""
 
 from __future__ import annotations
 
@@ -10,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 from symscale.models.blocks import Experts, Mlp
 from symscale.models.keys import Keys
+from symscale.models.moe_layers import moe_layers
 
 #: Families whose checkpoints hold a bias for every expert that steers the choice and nothing else.
 STEERED = (
@@ -57,11 +54,13 @@ def mixtral(keys: Keys, layers: int, mlp: Mlp) -> Feed:
     if count is None:
         return dense(keys, layers, mlp)
     per_token = top_k(keys, count, "num_experts_per_tok", "experts_per_token", default=2)
-    return (Experts(count, per_token, mlp.width, gated=mlp.gated, activation=mlp.activation),) * layers
+    return (
+        Experts(count, per_token, mlp.width, gated=mlp.gated, activation=mlp.activation),
+    ) * layers
 
 
 def qwen(shared: bool) -> Rule:
-    """Layers with (index + 1) a multiple of ``decoder_sparse_step``, but for ``mlp_only_layers``."""
+    """Layers with index + 1 a multiple of ``decoder_sparse_step``, but for ``mlp_only_layers``."""
 
     def rule(keys: Keys, layers: int, mlp: Mlp) -> Feed:
         count = routed(keys, "num_experts", "num_local_experts")
@@ -76,8 +75,7 @@ def qwen(shared: bool) -> Rule:
             shared=keys.number_of("shared_expert_intermediate_size") if shared else 0,
             shared_gate=shared,
         )
-        chosen = (i for i in range(layers) if (i + 1) % step == 0 and i not in skipped)
-        return choose(layers, chosen, made, mlp)
+        return choose(layers, moe_layers("qwen", layers, step, dense=skipped), made, mlp)
 
     return rule
 
@@ -100,7 +98,8 @@ def deepseek(keys: Keys, layers: int, mlp: Mlp) -> Feed:
         return choose(layers, (i for i, word in enumerate(given) if word == "sparse"), made, mlp)
     first = keys.number_of("first_k_dense_replace")
     step = keys.number_of("moe_layer_freq", default=1) or 1
-    return choose(layers, (i for i in range(first, layers) if i % step == 0), made, mlp)
+    chosen = moe_layers("deepseek", layers, step, first_dense=first)
+    return choose(layers, chosen, made, mlp)
 
 
 def llama4(keys: Keys, layers: int, mlp: Mlp) -> Feed:
@@ -116,14 +115,5 @@ def llama4(keys: Keys, layers: int, mlp: Mlp) -> Feed:
         shared=mlp.width,
     )
     step = keys.number_of("interleave_moe_layer_step", default=1)
-    chosen = keys.indices("moe_layers") or (range(step - 1, layers, step) if step else ())
+    chosen = keys.indices("moe_layers") or (moe_layers("llama4", layers, step) if step else ())
     return choose(layers, chosen, made, dense_mlp)
-
-
-def megatron(layers: int, freq: int) -> tuple[int, ...]:
-    """Layers with experts as Megatron-LM's ``moe_layer_freq`` counts them: index mod freq is 0.
-
-    >>> megatron(5, 2)
-    (0, 2, 4)
-    """
-    return tuple(range(0, layers, freq))

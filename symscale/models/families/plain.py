@@ -12,9 +12,7 @@ from symscale.models.families import moe, windows
 from symscale.models.families.dense import Dense
 
 _WINDOW = windows.every("sliding_attention")
-_LLAMA = Dense(
-    biases="qkvo", bias_key="attention_bias", mlp_biases="gio", mlp_bias_key="mlp_bias"
-)
+_LLAMA = Dense(biases="qkvo", bias_key="attention_bias", mlp_biases="gio", mlp_bias_key="mlp_bias")
 _QWEN3 = Dense(
     biases="qkvo",
     bias_key="attention_bias",
@@ -125,9 +123,7 @@ PLAIN: Mapping[str, Dense] = MappingProxyType(
             qk_norm="width",
             rule=windows.last_of("sliding_window_pattern", 4),
         ),
-        "olmoe": Dense(
-            biases="qkvo", bias_key="attention_bias", qk_norm="width", feed=moe.mixtral
-        ),
+        "olmoe": Dense(biases="qkvo", bias_key="attention_bias", qk_norm="width", feed=moe.mixtral),
         "cohere": Dense(
             plan="parallel",
             norm="gain",

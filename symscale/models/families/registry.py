@@ -12,6 +12,7 @@ from symscale.models.families.encoders import ENCODERS
 from symscale.models.families.hybrid import HYBRID
 from symscale.models.families.latent import LATENT
 from symscale.models.families.plain import PLAIN
+from symscale.models.families.sparse import SPARSE
 from symscale.models.families.special import SPECIAL
 from symscale.models.keys import Keys
 
@@ -59,7 +60,7 @@ def readers() -> Mapping[str, Reader]:
     made: dict[str, Reader] = {
         name: functools.partial(dense.read, family=family) for name, family in PLAIN.items()
     }
-    for group in (SPECIAL, LATENT, HYBRID, ENCODERS):
+    for group in (SPECIAL, SPARSE, LATENT, HYBRID, ENCODERS):
         made |= group
     return MappingProxyType(dict(sorted(made.items())))
 

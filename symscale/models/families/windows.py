@@ -27,6 +27,11 @@ def every(word: str) -> Rule:
     return lambda keys, layers: (word,) * layers
 
 
+def all_keys(keys: Keys, layers: int) -> tuple[str, ...]:
+    """Every layer sees every key."""
+    return ("full_attention",) * layers
+
+
 def alternate(first: str, second: str) -> Rule:
     """Two kinds in turn.
 

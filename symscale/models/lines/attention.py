@@ -1,7 +1,7 @@
 """Softmax attention, of every kind, as lines of notation.
 
-Dims: B tokens (b sequences of T queries, S keys), D width, N query heads, K key/value heads, G query
-heads a key/value head, H head width. A second attention of the same layer (over an encoder's
+Dims: B tokens (b sequences of T queries, S keys), D width, N query heads, K key/value heads, G
+query heads a key/value head, H head width. A second attention of the same layer (over an encoder's
 output, S_x keys) has ``x`` behind the names of its arrays.
 """
 
@@ -77,9 +77,7 @@ def _values(spec: Attention, source: str, x: str, value: str, row: str) -> list[
         text.append(f"copy(Keys{x}[{row}, K, H]) -> Vals{x}[{row}, K, H]")
     elif not spec.shares_kv:
         raw = f"Vals0{x}" if "v" in spec.biases else f"Vals{x}"
-        text.append(
-            f"{source}[{row}, D] * Wv{x}[D, K, {value}] -> {raw}[{row}, K, {value}]"
-        )
+        text.append(f"{source}[{row}, D] * Wv{x}[D, K, {value}] -> {raw}[{row}, K, {value}]")
         if "v" in spec.biases:
             dims = f"{row}, K, {value}"
             text.append(f"{raw}[{dims}] + bv{x}[K, {value}] -> Vals{x}[{dims}]")

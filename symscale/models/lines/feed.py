@@ -1,7 +1,7 @@
 """Feed-forward blocks and mixtures of experts as lines of notation.
 
-Dims: F feed-forward width, E experts of width F_e, k experts a token, c tokens an expert, F_s width of
-the shared experts together. Tokens reach their experts by lookups, which have no FLOPs.
+Dims: F feed-forward width, E experts of width F_e, k experts a token, c tokens an expert, F_s width
+of the shared experts together. Tokens reach their experts by lookups, which have no FLOPs.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ FLOPs are those of the recurrence itself: each token updates the state and reads
 that work chunk by chunk trade some of it for products within a chunk, which are not counted here.
 Short convolutions run on the vector unit.
 
-Dims: N_s heads (or channels) of the state, K_s groups of them that share a key, G_s heads a group, H_s
-and P_s the state's two sides, J taps of the convolution.
+Dims: N_s heads (or channels) of the state, K_s groups of them that share a key, G_s heads a group,
+H_s and P_s the state's two sides, J taps of the convolution.
 """
 
 from __future__ import annotations
@@ -67,9 +67,7 @@ def _made(
 ) -> Lines:
     on_chip = ("Before", "Upd", "State") if state else ()
     outside = (*(("Before",) if state else ()), *(("TapIds",) if tails else ()))
-    return Lines(
-        tuple(text), MappingProxyType(sizes), on_chip, outside, state=state, tails=tails
-    )
+    return Lines(tuple(text), MappingProxyType(sizes), on_chip, outside, state=state, tails=tails)
 
 
 def _conv(source: str, weight: str, result: str, dims: str, bias: str | None = None) -> list[str]:

@@ -10,17 +10,22 @@ from symscale.parallel.schedules.recipe import Recipe, Rule, Sizes
 
 _TWO = Integer(2)
 _PAIRED = "forward and backward overlapped"
-_HOME = "its gradient goes to the other end"
 
 
 def _walks(stages: Expr, count: Expr) -> tuple[Walk, ...]:
     """By the number of stages and of the forwards that one device does."""
     half = stages / 2
-    pairs = Leg("FB", count - half - 2, _PAIRED)
-    end = (
+    middle = (
+        Leg("FB", count - half - 2, _PAIRED),
         Leg("BW", S.One, "the last microbatch turns at its end"),
-        Leg("B", stages - 1, _HOME),
+    )
+    home = (
+        Leg("B", stages - 1, "its gradient goes to the other end"),
         Leg("W", S.One, "and its weight gradient ends the step"),
+    )
+    stay = (
+        Leg("B", half, "its gradient goes to the middle"),
+        Leg("W", half, "where weight gradients are left to do"),
     )
     meet = (
         Leg("F", half, "the first microbatch reaches the middle"),
@@ -32,7 +37,7 @@ def _walks(stages: Expr, count: Expr) -> tuple[Walk, ...]:
         Leg("B", half - 1, "its gradient comes back to the middle"),
         Leg("BW", S.One, "and through it"),
     )
-    return Walk((*meet, pairs, *end)), Walk((*through, pairs, *end))
+    return tuple(Walk((*start, *middle, *end)) for start in (meet, through) for end in (home, stay))
 
 
 def _busy(stages: Expr, count: Expr) -> tuple[Leg, ...]:
@@ -53,7 +58,7 @@ def _there_and_back(sizes: Sizes) -> tuple[Expr, Expr]:
 
 
 _SOURCE = "DeepSeek-V3, arXiv:2412.19437, section 3.2.1; order of github.com/deepseek-ai/DualPipe"
-_EXACT = "t_W <= t_F, t_W <= t_B and t_FB of at least t_F and t_B + t_W"
+_EXACT = "t_FB of at least t_F and t_B + t_W"
 
 DUALPIPE = Recipe(
     "dualpipe",

@@ -67,6 +67,7 @@ interleaved, zb-h1, zb-h2, dualpipe, dualpipev; did you mean 1f1b?
     f, b, w = (_time(recipe, key, time) for key, time in
                (("forward", forward), ("backward", backward), ("weights", weights)))  # fmt: skip
     times = Times(f, b, w, f + b + w if pair is None else _time(recipe, "pair", pair))
+    _check_pair(recipe, times)
     load = Load(None if layers is None else _size(recipe, "layers", layers),
                 _extra(recipe, "first", first), _extra(recipe, "last", last))  # fmt: skip
     made = Schedule(recipe, times=times, load=load, **sizes)
@@ -120,6 +121,16 @@ def _time(recipe: Recipe, key: str, value: Any) -> Expr:
     return made
 
 
+def _check_pair(recipe: Recipe, times: Times) -> None:
+    """Two things done at once take no less than the longer of them."""
+    for part in (times.forward, times.backward + times.weights):
+        if (part - times.pair).is_positive:
+            raise StrategyError(
+                f"schedule {recipe.name!r}: pair = {times.pair} s is shorter than one of its two "
+                f"parts ({part} s)"
+            )
+
+
 def _extra(recipe: Recipe, key: str, value: Any) -> Expr:
     made = _expression(recipe, key, value)
     if made.is_number and made.is_negative:
@@ -143,13 +154,17 @@ def _check(recipe: Recipe, sizes: Mapping[str, Expr]) -> None:
 def schedules(names: Iterable[str] = NAMES, **given: Any) -> Table:
     """All schedules side by side; ``given`` are arguments of :func:`schedule` (p=8, m=64, ...).
 
-    >>> print(schedules(("gpipe", "1f1b")).rows[1][1:4])
-    ((p - 1)*(t_B + t_F + t_W), (p - 1)/m, (p - 1)/(m + p - 1))
+    Both gradients take as long as the forward unless durations are given: a whole backward of
+    twice the forward.
+
+    >>> print(schedules(("1f1b", "zb-h1", "dualpipe")).rows[1][1:4])
+    (t_F*(p - 1), (p - 1)/(3*m), (p - 1)/(3*m + p - 1))
     """
+    durations = dict.fromkeys(("forward", "backward", "weights"), given.get("forward", s.t_F))
     rows = []
     for name in names:
         chosen = {k: x for k, x in given.items() if k != "v" or _recipe(name).chunked}
-        made = schedule(name, **chosen)
+        made = schedule(name, **{**durations, **chosen})
         rows.append((made.name, made.bubble, made.bubble_of_ideal, made.bubble_of_total,
                      made.in_flight(0), made.messages["inner"], made.recipe.weights,
                      made.recipe.meaning))  # fmt: skip
