@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status.
 
     >>> main(["params", "llama-2-7b", "--json"])
-    {"active": 6738415616, "components": ...}
+    {"active": 6738415616, ...}
     0
     """
     options = _parser().parse_args(arguments)
@@ -69,6 +69,7 @@ def _argument(parse: Callable[[str], Any]) -> Callable[[str], Any]:
 
 _count = _argument(counts.count)
 _mesh = _argument(counts.mesh)
+_numbers = _argument(counts.numbers)
 
 
 def _formats(text: str) -> tuple[str, ...]:
@@ -160,13 +161,23 @@ def _add_crossover(commands: Any) -> None:
     made.add_argument("--strategy", default="fsdp+tp", help="whose sharding (default fsdp+tp)")
     made.add_argument("--model", help="whose sizes (a name or a config.json)")
     made.add_argument("--chip", help="whose rates")
+    made.add_argument("--set", type=_numbers, metavar="S=..,Y=..", help="any other symbol's number")
     made.add_argument("--chips", type=_count, metavar="N", help="number of chips")
     made.add_argument("--batch", type=_count, metavar="TOKENS", help="batch in tokens")
 
 
 def _add_chips(commands: Any) -> None:
     made = _command(commands, "chips", _chips, "The chips, or one with all figures and sources.")
-    made.add_argument("name", nargs="?", metavar="NAME")
+    made.add_argument("name", nargs="?", metavar="NAME", help="a name, or a file of the same form")
+    made.add_argument("--edition", help="the numbers that one source prints, e.g. book")
+    made.add_argument(
+        "--set", action="append", default=[], metavar="FIGURE=NUMBER", help="another number"
+    )
+    made.add_argument(
+        "--roofline", nargs="?", const="bf16", metavar="DTYPE", help="its roofs and ridge points"
+    )
+    made.add_argument("--mesh", type=_mesh, metavar="X=..,Y=..", help="where these axes lie on it")
+    made.add_argument("--layout", help="order of the axes (Y,X), links (X=2), pods (X=dcn)")
 
 
 def _add_models(commands: Any) -> None:
@@ -268,18 +279,27 @@ def _crossover(options: argparse.Namespace) -> None:
         chip=options.chip,
         chips=options.chips,
         batch=options.batch,
+        numbers=options.set,
     )
     _show(options, found.to_dict(), str(found))
 
 
 def _chips(options: argparse.Namespace) -> None:
-    from symscale.hardware.chips import chip, chips
+    from symscale.hardware.chips import chips
+    from symscale.hardware.showing import shown
 
     if options.name is None:
         _show(options, {"chips": chips().to_dict()}, repr(chips()))
-    else:
-        found = chip(options.name)
-        _show(options, found.to_dict(), repr(found))
+        return
+    found = shown(
+        options.name,
+        edition=options.edition,
+        changes=options.set,
+        roofline=options.roofline,
+        mesh=options.mesh,
+        layout=options.layout,
+    )
+    _show(options, found.to_dict(), str(found))
 
 
 def _models(options: argparse.Namespace) -> None:

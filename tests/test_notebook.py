@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
 from symscale.algebra.notebook import typeset_in_notebook
 from symscale.algebra.symbols import C, W_hbm
 

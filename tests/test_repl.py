@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 from sympy import Expr, Rational, sqrt
+
 from symscale import *  # noqa: F403
 from symscale import (
+    M_X,
+    M_Y,
     B,
     C,
     D,
     Eq,
     F,
-    M_X,
-    M_Y,
     T,
     W_hbm,
     W_ici,

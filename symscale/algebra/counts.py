@@ -67,3 +67,33 @@ def mesh(text: str) -> dict[str, int]:
             raise ValueError(f"mesh axis {name} occurs twice in {text!r}")
         out[name] = count(size)
     return out
+
+
+def numbers(text: str) -> dict[str, int | float]:
+    """Named numbers, whole or not: ``S=8Ki,loss=0.05``.
+
+    Raises:
+        ValueError: for anything else, a number not above zero, or a name given twice.
+
+    >>> numbers("S=8Ki, loss=0.05")
+    {'S': 8192, 'loss': 0.05}
+    """
+    out: dict[str, int | float] = {}
+    for item in text.split(","):
+        name, equals, value = (part.strip() for part in item.partition("="))
+        if not equals or not name.isidentifier():
+            raise ValueError(f"{item!r} in {text!r}: write name=number, as in S=8192,Y=8")
+        if name in out:
+            raise ValueError(f"{name} occurs twice in {text!r}")
+        out[name] = _whole_or_not(value)
+    return out
+
+
+def _whole_or_not(text: str) -> int | float:
+    found = re.fullmatch(r"\d*\.?\d+(?:[eE][+-]?\d{1,2})?", text)
+    try:
+        return count(text)
+    except ValueError:
+        if not found or float(text) <= 0:
+            raise
+    return float(text)

@@ -16,7 +16,7 @@ from sympy import Basic, Symbol
 from symscale.algebra.errors import SymbolError
 from symscale.algebra.printing import MathPrinter, name_to_latex
 
-Kind = Literal["dim", "axis", "links", "count", "rate", "time"]
+Kind = Literal["dim", "axis", "links", "count", "rate", "time", "number"]
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,8 @@ class SymbolInfo:
 
     ``kind`` is ``dim`` (a size of a model or a batch), ``axis`` (the size of a mesh axis),
     ``links``
-    (physical axes under a mesh axis), ``count``, ``rate`` (FLOP/s or bytes/s) or ``time``.
+    (physical axes under a mesh axis), ``count``, ``rate`` (FLOP/s or bytes/s), ``time``, or ``number``
+    (any other positive number, perhaps a fraction).
     """
 
     name: str
@@ -160,6 +161,15 @@ def symbol(name: str) -> Symbol:
     if name in _SYMBOLS:
         return _SYMBOLS[name]
     return _add(name, name_to_latex(name), f"size of {name}", "1", "dim")
+
+
+def quantity(name: str, tex: str, meaning: str, unit: str = "1") -> Symbol:
+    """A positive number with a meaning, not necessarily whole; the one of this name if there is.
+
+    >>> quantity("loss", r"\\varepsilon", "share of a step that may be lost").is_integer is None
+    True
+    """
+    return _SYMBOLS[name] if name in _SYMBOLS else _add(name, tex, meaning, unit, "number")
 
 
 def axis(name: str) -> Symbol:

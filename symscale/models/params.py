@@ -120,8 +120,8 @@ class Parameters:
             rows.append(("mtp, apart", self.mtp_count, self.mtp_count, self.mtp))
         if self.sparse:
             return Table(("component", "count", "active", "formula"), tuple(rows))
-        trimmed = tuple((name, expr, count) for name, count, _, expr in rows)
-        return Table(("component", "formula", "count"), trimmed)
+        trimmed = tuple((name, count, expr) for name, count, _, expr in rows)
+        return Table(("component", "count", "formula"), trimmed)
 
     def __repr__(self) -> str:
         return str(self.table())

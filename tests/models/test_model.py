@@ -126,7 +126,7 @@ def test_formulas_stay_symbols() -> None:
     found = model("llama-3-70b").params
     assert found.total.free_symbols == {L, D, F, N, K, H, V}
     table = found.table()
-    assert table.columns == ("component", "formula", "count")
+    assert table.columns == ("component", "count", "formula")
     assert sum(row[2] for row in table.rows[:-1]) == table.rows[-1][2] == found.count
     assert found.active == found.total
 
