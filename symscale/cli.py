@@ -88,8 +88,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"symscale {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for add in (
-        _add_report, _add_params, _add_flops, _add_crossover, _add_chips, _add_models,
-        _add_check,
+        _add_report,
+        _add_params,
+        _add_flops,
+        _add_crossover,
+        _add_chips,
+        _add_models,
+        _add_check, _add_trace,
     ):
         add(commands)
     return parser
@@ -185,15 +190,31 @@ def _add_models(commands: Any) -> None:
     made.add_argument("name", nargs="?", metavar="NAME")
 
 
+def _add_trace(commands: Any) -> None:
+    made = _command(
+        commands, "trace", _trace, "Measured time by kind of op in a profile; beside the derived "
+        "bounds of a sharded program when --chip names what it ran on."
+    )  # fmt: skip
+    made.add_argument("file", metavar="FILE", help="a Chrome or TensorBoard trace, or its folder")
+    made.add_argument("--steps", type=_count, default=1, metavar="N", help="steps it holds")
+    made.add_argument("--chip", help="the chip it ran on")
+    made.add_argument("--strategy", default="fsdp", help="of the two-matmul layer (fsdp)")
+    made.add_argument("--mesh", type=_mesh, default={"X": 4}, metavar="X=..", help="the mesh (X=4)")
+    made.add_argument("--sizes", type=_mesh, default={}, metavar="B=..,D=..", help="sizes of dims")
+    made.add_argument("--training", action="store_true", help="the backward pass too")
+
+
 def _add_check(commands: Any) -> None:
     made = _command(
-        commands, "check", _check, "Hold a sharded program against what XLA makes of it; exit status "
-        "1 when a difference has no known reason. Needs the extra xla.",
+        commands, "check", _check, "Hold a sharded program against what XLA makes of it; exit "
+        "status 1 when a difference has no known reason. Needs the extra xla.",
     )  # fmt: skip
     made.add_argument("lines", nargs="*", metavar="LINE", help="a program; the two-matmul layer")
     made.add_argument("--model", help="a decoder layer of this model instead, at small sizes")
     made.add_argument("--strategy", help="a strategy's name, e.g. fsdp+tp")
-    made.add_argument("--shard", action="append", default=[], metavar="ARRAY", help="e.g. In[B_X,D]")
+    made.add_argument(
+        "--shard", action="append", default=[], metavar="ARRAY", help="e.g. In[B_X,D]"
+    )
     made.add_argument("--mesh", type=_mesh, metavar="X=..,Y=..", help="the mesh (X=4,Y=2)")
     made.add_argument("--sizes", type=_mesh, default={}, metavar="B=..,D=..", help="sizes of dims")
     made.add_argument("--inputs", metavar="A,B", help="activations from outside; the first array")
@@ -203,7 +224,9 @@ def _add_check(commands: Any) -> None:
     made.add_argument("--explicit", action="store_true", help="collectives written out (shard_map)")
     made.add_argument("--pinned", action="store_true", help="state where each op computes, too")
     made.add_argument("--source", action="store_true", help="print the JAX source and stop")
-    made.add_argument("--catalogue", action="store_true", help="check all programs of the catalogue")
+    made.add_argument(
+        "--catalogue", action="store_true", help="check all programs of the catalogue"
+    )
     made.add_argument("-o", "--output", metavar="FILE", help="write the catalogue's page here")
 
 
@@ -314,6 +337,24 @@ def _models(options: argparse.Namespace) -> None:
         _show(options, one.to_dict(), one.card())
 
 
+def _trace(options: argparse.Namespace) -> None:
+    from symscale.xla.trace import read_trace
+
+    bounds = None
+    if options.chip is not None:
+        from symscale.hardware.chips import chip
+        from symscale.models.decoder import two_matmul_layer
+        from symscale.parallel.strategy import strategy
+        from symscale.xla.bounds import derived_bounds
+
+        layer = two_matmul_layer().shard(strategy(options.strategy))
+        bounds = derived_bounds(
+            layer, chip(options.chip), options.mesh, options.sizes, options.training
+        )
+    found = read_trace(options.file, bounds, steps=options.steps)
+    _show(options, found.to_dict(), repr(found))
+
+
 def _check(options: argparse.Namespace) -> int:
     from symscale.xla.check import Question, check, source
 
@@ -330,7 +371,7 @@ def _check(options: argparse.Namespace) -> int:
         options.sizes,
         tuple(options.inputs.split(",")) if options.inputs else None,
     )
-    how = (options.which or "forward", options.explicit, options.pinned)
+    how: Any = (options.which or "forward", options.explicit, options.pinned)
     if options.source:
         written = source(question, *how)
         _show(options, written.to_dict(), written.text.rstrip())
