@@ -43,6 +43,8 @@ _FUNCTIONS: dict[str, str] = {
     "einsum": "symscale.programs.einsum",
     "leading": "symscale.solve.leading",
     "minimise": "symscale.solve.minimise",
+    "maximise": "symscale.solve.minimise",
+    "given": "symscale.solve.assume",
     "model": "symscale.models.model",
     "numeric": "symscale.solve.numeric",
     "program": "symscale.programs.program",

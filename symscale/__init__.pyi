@@ -45,8 +45,10 @@ from symscale.parallel.strategy import strategies as strategies
 from symscale.parallel.strategy import strategy as strategy
 from symscale.programs.einsum import einsum as einsum
 from symscale.programs.program import program as program
+from symscale.solve.assume import given as given
 from symscale.solve.crossover import crossover as crossover
 from symscale.solve.leading import leading as leading
+from symscale.solve.minimise import maximise as maximise
 from symscale.solve.minimise import minimise as minimise
 from symscale.solve.numeric import numeric as numeric
 from symscale.solve.regimes import regimes as regimes

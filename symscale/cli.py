@@ -131,7 +131,7 @@ def _add_report(commands: Any) -> None:
 def _add_params(commands: Any) -> None:
     made = _command(commands, "params", _params, "Parameters by component, as formulas and counts.")
     _add_model(made)
-    made.add_argument("--stored", default="bf16", metavar="FORMAT", help="e.g. int4-g128 (bf16)")
+    made.add_argument("--stored", metavar="FORMAT", help="e.g. int4-g128 (as the config says)")
     made.add_argument("--experts", metavar="FORMAT", help="of the experts' weights, e.g. mxfp4")
     made.add_argument("--cache", default="bf16", metavar="DTYPE", help="of the KV cache (bf16)")
     made.add_argument("--context", type=_count, metavar="T", help="sequence whose cache is counted")
@@ -146,12 +146,14 @@ def _add_flops(commands: Any) -> None:
         "--causal", nargs="?", const="half", default=False, choices=("half", "exact"),
         help="count half of the attention scores, or every pair once",
     )  # fmt: skip
-    made.add_argument("--recompute", metavar="POLICY", help="count what it repeats: none, selective, "
-                      "matmul, block or full")  # fmt: skip
+    made.add_argument(
+        "--recompute", metavar="POLICY",
+        help="count what it repeats: none, selective, matmul, block or full",
+    )  # fmt: skip
     made.add_argument("--capacity", type=float, default=1, metavar="C", help="experts' buffers (1)")
     for flag, text in (
         ("--no-head", "leave the output head out"), ("--embeddings", "the lookup as a product"),
-        ("--mtp", "count multi-token prediction"), ("--decode", "one new token behind T cached ones"),
+        ("--mtp", "count multi-token prediction"), ("--decode", "one new token, T tokens cached"),
         ("--naive", "decode latent attention without absorbing its matrices"),
     ):  # fmt: skip
         made.add_argument(flag, action="store_true", help=text)

@@ -18,6 +18,7 @@ class _Extremum(Function):  # type: ignore[misc]
     is_extended_real = True
     _word = ""
     _number: Any = None
+    _rational: Any = None
 
     def __new__(cls, *args: Any, **options: Any) -> Expr:
         """Flatten, drop repeats, and decide once all arguments are numbers."""
@@ -28,6 +29,8 @@ class _Extremum(Function):  # type: ignore[misc]
             raise TypeError(f"{cls.__name__} of nothing")
         if len(flat) == 1:
             return flat.pop()
+        if all(arg.is_Rational for arg in flat):
+            return cls._rational(flat)
         if all(arg.is_number for arg in flat):
             return cls._number(*flat)
         if S.Zero in flat and all(arg.is_positive for arg in flat if arg is not S.Zero):
@@ -68,6 +71,7 @@ class Maximum(_Extremum):
 
     _word = "max"
     _number = Max
+    _rational = max
 
     @classmethod
     def _beside_zero(cls, rest: set[Expr]) -> Expr:
@@ -90,6 +94,7 @@ class Minimum(_Extremum):
 
     _word = "min"
     _number = Min
+    _rational = min
 
     @classmethod
     def _beside_zero(cls, rest: set[Expr]) -> Expr:

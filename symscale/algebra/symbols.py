@@ -164,9 +164,9 @@ def symbol(name: str) -> Symbol:
 
 
 def quantity(name: str, tex: str, meaning: str, unit: str = "1") -> Symbol:
-    """A positive number with a meaning, not necessarily whole; the one of this name if there is.
+    r"""A positive number with a meaning, not necessarily whole; the one of this name if there is.
 
-    >>> quantity("loss", r"\\varepsilon", "share of a step that may be lost").is_integer is None
+    >>> quantity("loss", r"\varepsilon", "share of a step that may be lost").is_integer is None
     True
     """
     return _SYMBOLS[name] if name in _SYMBOLS else _add(name, tex, meaning, unit, "number")

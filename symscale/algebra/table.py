@@ -1,11 +1,11 @@
-"""A small table of results: text in a terminal, HTML in a notebook, rows in JSON."""
+"""Tables: text in a terminal, HTML in a notebook, rows in JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
-from textwrap import wrap
+from textwrap import fill, wrap
 from typing import Any, TypeAlias
 
 from sympy import Expr
@@ -53,12 +53,7 @@ class Table:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{escape(name)}</th>" for name in self.columns)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{_html(cell)}</td>" for cell in row) + "</tr>"
-            for row in self.rows
-        )
-        return f"<table><tr>{head}</tr>{body}</table>"
+        return _markup(self.columns, [tuple(map(_html, row)) for row in self.rows])
 
     def to_dict(self) -> list[dict[str, Any]]:
         """One mapping a row; expressions as text."""
@@ -99,3 +94,63 @@ def _line(row: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> s
 
 def _html(cell: Cell) -> str:
     return f"${to_latex(cell)}$" if isinstance(cell, Expr) else escape(cell_text(cell))
+
+
+def text_table(
+    head: Sequence[str], rows: Sequence[Sequence[str]], align: str = "", width: int = _TERMINAL
+) -> str:
+    """Columns under their heads; ``align`` has a letter a column, the last of them for the rest.
+
+    Longer lines than ``width`` are broken between words. Without ``head`` the rows stand alone.
+
+    >>> print(text_table(["chip", "C"], [["h100", "9.89e14"]], "lr"))
+    chip        C
+    h100  9.89e14
+    """
+    lines = [*([head] if head else []), *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    marks = (align or "l").ljust(len(widths), (align or "l")[-1])
+    return "\n".join(_fit(_aligned(row, widths, marks), width) for row in lines)
+
+
+def _aligned(row: Sequence[str], widths: Sequence[int], marks: str) -> str:
+    cells = (
+        cell.rjust(width) if mark == "r" else cell.ljust(width)
+        for cell, width, mark in zip(row, widths, marks, strict=True)
+    )
+    return "  ".join(cells).rstrip()
+
+
+def _fit(line: str, width: int) -> str:
+    if len(line) <= width:
+        return line
+    cut = line.rfind(" ", 0, width + 1)
+    if cut <= 8:
+        return line
+    return line[:cut].rstrip() + "\n" + _fit(" " * 8 + line[cut:].strip(), width)
+
+
+def note(text: str, indent: int = 2, width: int = _TERMINAL) -> str:
+    """A paragraph with its later lines indented; addresses are not broken.
+
+    >>> note("a short one")
+    'a short one'
+    """
+    return fill(
+        text, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def html_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Rows of text as an HTML table, with every cell escaped.
+
+    >>> html_table(["a"], [["<b>"]])
+    '<table><tr><th>a</th></tr><tr><td>&lt;b&gt;</td></tr></table>'
+    """
+    return _markup(head, [tuple(map(escape, row)) for row in rows])
+
+
+def _markup(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    top = "".join(f"<th>{escape(cell)}</th>" for cell in head)
+    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<table><tr>{top}</tr>{body}</table>"

@@ -13,6 +13,7 @@ from sympy import Expr, Integer, Symbol
 from symscale.algebra.errors import HardwareError, SymbolError
 from symscale.algebra.links import Network
 from symscale.algebra.symbols import check_known, symbol
+from symscale.algebra.table import html_table, note, text_table
 from symscale.hardware.fabric import Fabric
 from symscale.hardware.fidelity import Fidelity
 from symscale.hardware.figure import (
@@ -30,7 +31,6 @@ from symscale.hardware.layout import Layout, TorusShape, mesh_axes, mesh_sizes
 from symscale.hardware.layouts import LayoutChoice, layout_choice
 from symscale.hardware.placement import Placement
 from symscale.hardware.placing import placed, reach, unsized
-from symscale.hardware.table import html_table, note, text_table
 
 _BY_DTYPE = {
     "bf16": "C", "f16": "C_f16", "f32": "C_f32", "tf32": "C_tf32",
@@ -289,6 +289,7 @@ class Chip(Mapping[Symbol, Expr]):
         lines = [
             f"{self.title} ({self.name}{edition})",
             text_table((), rows, "lrl"),
+            note(f"network: {self.fabric}", 9),
             *(note(f"note: {trap}", 6) for trap in self.traps),
             *(note(f"[{key}] {source}") for key, source in used.items()),
         ]

@@ -12,18 +12,20 @@ from types import MappingProxyType
 from typing import Any
 
 from symscale.algebra.errors import HardwareError, near
+from symscale.algebra.table import html_table, text_table
 from symscale.hardware.chip import Chip
 from symscale.hardware.figure import short
 from symscale.hardware.loading import parse
-from symscale.hardware.table import html_table, text_table
 
 _DATA = "symscale/hardware/data"
-_COLUMNS = ("C", "C_int8", "W_hbm", "hbm_bytes", "W_ici", "W_nvlink", "W_dcn", "pod")
+_COLUMNS = ("C", "C_int8", "W_hbm", "hbm_bytes", "links", "W_dcn", "pod")
 
 
 @dataclass(frozen=True, repr=False)
 class ChipTable:
     """Several chips side by side; a dash where a number is not on file.
+
+    ``links`` is what one chip sends over all its scale-up links, one way.
 
     >>> [row["name"] for row in chips().to_dict()["chips"]][:2]
     ['a100', 'a100-40gb']
@@ -52,6 +54,10 @@ class ChipTable:
 
 
 def _cell(chip: Chip, column: str) -> str:
+    if column == "links":
+        figure = "W_ici" if chip.torus is not None else chip.fabric.rate or ""
+        ways = chip.torus.axes if chip.torus is not None else 1
+        return short(chip.figures[figure].value * ways) if figure in chip.figures else "-"
     return short(chip.figures[column].value) if column in chip.figures else "-"
 
 

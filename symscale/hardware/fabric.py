@@ -39,6 +39,9 @@ class Fabric:
 
     ``rate`` names the figure of one chip's egress where it is no torus: into a switch, over the
     links of a full mesh together, or into its host's PCIe.
+
+    >>> print(Fabric("switch", rate="W_nvlink", levels=(LevelFigure("leaf", 32, "W_dcn"),)))
+    one switch, W_nvlink; leaf of 32, W_dcn
     """
 
     kind: FabricKind
@@ -55,6 +58,23 @@ class Fabric:
     def egress(self) -> Expr:
         """One chip's egress, as a symbol."""
         return symbol(self.rate or "W_ici")
+
+    def __str__(self) -> str:
+        if self.torus is not None:
+            shape = "x".join(map(str, self.torus.shape))
+            closed = {
+                "axis": f"an axis wraps at {self.torus.wrap_size}",
+                "cube": f"slices of full cubes of {self.torus.wrap_size} wrap",
+            }
+            inner = f"torus {shape}, {closed[self.torus.rule]}"
+        else:
+            words = {"switch": "one switch", "mesh": "a link to every other", "host": "one host"}
+            inner = f"{words[self.kind]}, {self.rate}"
+        above = [
+            f"{one.name} of {one.size}, {one.rate}{f'/{one.taper}' if one.taper > 1 else ''}"
+            for one in self.levels
+        ]
+        return "; ".join([inner, *above])
 
     def to_dict(self) -> dict[str, Any]:
         """The network for JSON."""

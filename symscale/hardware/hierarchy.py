@@ -130,8 +130,7 @@ class Hierarchy:
         return product([self._lay(name).size for name in axes])
 
     def _number(self, value: Expr) -> Expr:
-        sizes = {lay.size: lay.size for lay in self.lays.values()}
-        return sympify(value).subs({**sizes, **self.numbers})
+        return value.subs(self.numbers)
 
     def _lay(self, name: str) -> Lay:
         return self.lays[name]

@@ -18,8 +18,8 @@ class Level:
 
     ``size`` is the number of children (nodes under a leaf, leaves under a spine); None means as
     many as there are. ``rate`` is bytes/s of one chip, one way, through the cables above its
-    child: the child's uplink over its chips. In a fat tree it is the same at every level; a tapered one has
-    less at the top.
+    child: the child's uplink over its chips. In a fat tree it is the same at every level; a tapered
+    one has less at the top.
 
     >>> from symscale.algebra.symbols import W_dcn
     >>> Level("leaf", 32, W_dcn).to_dict()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from sympy import Expr, Integer, Symbol
 
+from symscale.algebra.errors import HardwareError
 from symscale.algebra.symbols import axis
 from symscale.algebra.table import Table
 from symscale.hardware.edges import Edge
@@ -85,7 +86,16 @@ class Placement:
         return (self.fabric.place, *(level.name for level in self.levels))
 
     def network(self, fidelity: Fidelity = "ideal", reduces: frozenset[str] = frozenset()) -> Any:
-        """The network under the mesh axes."""
+        """The network under the mesh axes; ``reduces`` names levels whose switches add.
+
+        Raises:
+            HardwareError: for a level that the chip's network does not have.
+        """
+        known_levels = {*self.places, *(level.name for level in self.fabric.levels)}
+        for name in sorted(reduces - known_levels):
+            raise HardwareError(
+                f"no level {name!r} on {self.chip}; levels are {', '.join(sorted(known_levels))}"
+            )
         inner = self._inner(fidelity, self.fabric.place in reduces)
         if not self.levels:
             return inner
@@ -95,7 +105,9 @@ class Placement:
 
     def _inner(self, fidelity: Fidelity, adds: bool) -> Inner:
         if self.fabric.torus is not None:
-            return Torus(fidelity, self.wrap, edges=self.edges)
+            # Below other levels an axis has links for its part inside only: as numbers.
+            links = dict(self.layout) if self.levels else {}
+            return Torus(fidelity, self.wrap, links, self.edges)
         if self.fabric.kind == "mesh":
             return FullMesh(fidelity, self.fabric.egress / (self.room - 1))
         return Switch(fidelity, self.fabric.egress, "switch" if adds else "devices")
@@ -114,10 +126,17 @@ class Placement:
         crosses = self._crossed(lay)
         net = self.network("ideal")
         binding = net.binding([name]) if isinstance(net, Hierarchy) else self.fabric.place
-        seconds = net.time("AllGather", Integer(1), [name]).subs(self._bound)
-        return AxisPlace(
-            name, self.sizes[name], stride, self._where(name, lay), crosses, binding, 1 / seconds
-        )
+        rate = self._rate(name, net, binding).subs(self._bound)
+        where = self._where(name, lay)
+        return AxisPlace(name, self.sizes[name], stride, where, crosses, binding, rate)
+
+    def _rate(self, name: str, net: Any, binding: str) -> Expr:
+        """Bytes/s into one chip from the others of its group."""
+        if binding != self.fabric.place:
+            return 1 / net.time("AllGather", Integer(1), [name])
+        part = {name: self.lays[name].inside[0]}
+        found: Expr = replace(self._inner("ideal", False), sizes=part).bandwidth([name])
+        return found
 
     @property
     def _bound(self) -> dict[Symbol, Expr]:

@@ -15,7 +15,7 @@ from symscale.hardware.layout import Layout, mesh_text
 from symscale.hardware.layouts import LayoutChoice
 from symscale.hardware.levels import Lay, Level, pack
 from symscale.hardware.placement import Placement
-from symscale.hardware.switch import FullMesh, Switch
+from symscale.hardware.switch import Switch
 from symscale.hardware.torus import Torus
 
 if TYPE_CHECKING:
@@ -23,12 +23,14 @@ if TYPE_CHECKING:
 
 
 def unsized(chip: Chip, fidelity: Fidelity, reduces: frozenset[str]) -> Network:
-    """The network inside one node or pod, for axes whose sizes are not known yet."""
+    """The network inside one node or pod, for axes whose sizes are not known yet.
+
+    Of a full mesh it counts all links, as a collective over the whole node uses them; with sizes, a
+    group has its own links only.
+    """
     fabric = chip.fabric
     if fabric.torus is not None:
         return Torus(fidelity)
-    if fabric.kind == "mesh":
-        return FullMesh(fidelity, fabric.egress / (chip.domain - 1))
     return Switch(fidelity, fabric.egress, "switch" if fabric.place in reduces else "devices")
 
 
@@ -47,8 +49,9 @@ def placed(
     order = choice.ordered(axes)
     ordered = {name: sizes[name] for name in order}
     inside = {name: size for name, size in ordered.items() if name not in choice.outside}
-    levels = _levels(chip, inside, choice)
-    rooms = (_room(chip), *(level.size for level in levels))
+    room = _room(chip, prod(sizes.values()))
+    levels = _levels(chip, inside, choice, room)
+    rooms = (room, *(level.size for level in levels))
     _check_room(chip, ordered, inside, rooms)
     try:
         lays = pack(ordered, rooms, choice.outside)
@@ -59,14 +62,15 @@ def placed(
         ) from None
     layout, edges, wrap = _on_torus(chip, axes, lays, {**choice.links, **links})
     return Placement(
-        chip.name, order, ordered, lays, layout, edges, wrap, chip.fabric, levels, _room(chip),
-        dict(chip),
+        chip.name, order, ordered, lays, layout, edges, wrap, chip.fabric, levels, room, dict(chip),
     )  # fmt: skip
 
 
 def reach(chip: Chip) -> int:
     """The most chips that one mesh can have on this network."""
     found = chip.figures.get("pod")
+    if chip.fabric.kind == "host" and "chips_per_host" not in chip.figures:
+        return 1
     below = [_room(chip), *(level.size or 1 for level in chip.fabric.levels)]
     if found is not None:
         return max(int(found.value), _room(chip))
@@ -74,19 +78,21 @@ def reach(chip: Chip) -> int:
     return 10**9 if flat else prod(below)
 
 
-def _room(chip: Chip) -> int:
-    """Chips of one node, pod or host."""
+def _room(chip: Chip, count: int = 2) -> int:
+    """Chips of one node, pod or host; a single chip needs no other."""
     fabric = chip.fabric
     if fabric.kind == "host":
-        return int(chip.figure("chips_per_host").value)
+        return 1 if count == 1 else int(chip.figure("chips_per_host").value)
     if fabric.torus is not None and fabric.levels:
         return fabric.torus.chips
     return chip.domain
 
 
-def _levels(chip: Chip, inside: Mapping[str, int], choice: LayoutChoice) -> tuple[Level, ...]:
+def _levels(
+    chip: Chip, inside: Mapping[str, int], choice: LayoutChoice, room: int
+) -> tuple[Level, ...]:
     """The levels above a node that the mesh may cross; none when it fits one node or pod."""
-    if not choice.outside and prod(inside.values()) <= _room(chip):
+    if not choice.outside and prod(inside.values()) <= room:
         return ()
     if chip.torus is not None and not chip.fabric.levels:
         if not choice.outside:
@@ -99,7 +105,7 @@ def _levels(chip: Chip, inside: Mapping[str, int], choice: LayoutChoice) -> tupl
     made = [level.level for level in chip.fabric.levels]
     for level in chip.fabric.levels:
         chip.figure(level.rate)
-    below = _room(chip) * prod(level.size or 1 for level in made[:-1])
+    below = room * prod(level.size or 1 for level in made[:-1])
     last = made[-1]
     made[-1] = Level(last.name, max(last.size or 1, reach(chip) // below), last.rate)
     return tuple(made)
@@ -114,7 +120,7 @@ def _check_room(
     dcn = chip.torus is not None and not chip.fabric.levels
     counted = inside if dcn else sizes
     count = prod(counted.values())
-    limit = _room(chip) if dcn else (None if None in rooms else reach(chip))
+    limit = rooms[0] if dcn else (None if None in rooms else reach(chip))
     if limit is None or count <= limit:
         return
     hint = (

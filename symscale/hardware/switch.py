@@ -35,8 +35,8 @@ class Switch:
     ``rate`` is one device's egress, one way: ``W_nvlink`` in a GPU node, ``W_dcn`` across pods.
     ``reduction="switch"`` lets the switch add (SHARP): an AllReduce of an array of A bytes then
     sends (n-1)/n of A to be added and A/n to be spread, A in all, instead of 2(n-1)/n; ``"nvls"``
-    counts (n+1)/n instead, because a device's own share makes the round, too. ``algorithm`` sets the hops:
-    one if every pair talks at once, n-1 around a ring, log2 n down a tree.
+    counts (n+1)/n instead, because a device's own share makes the round, too. ``algorithm`` sets
+    the hops: one if every pair talks at once, n-1 around a ring, log2 n down a tree.
 
     Source: How To Scale Your Model, "How to Think About GPUs", on collectives within a node; NCCL
     issue 212 of nccl-tests for (n+1)/n.
@@ -139,7 +139,8 @@ class FullMesh:
     """Devices each joined to every other by a link of its own, ``link`` bytes/s one way.
 
     A collective over n of them uses n-1 links of a device, so a pair alone has one link only: on 8
-    devices a seventh of what all together have.
+    devices a seventh of what all together have. A gather of V bytes takes as long as one shard, V/n
+    over one link, at any fidelity: (n-1)/n of V over n-1 links is the same.
 
     Source: ml-engineering, network tables, on MI300X and Gaudi: 7 links of a device to 7 peers.
 
@@ -147,7 +148,7 @@ class FullMesh:
         HardwareError: for an unknown fidelity.
 
     >>> from symscale.algebra.symbols import B
-    >>> FullMesh("ring", W_nvlink / 7).time("AllGather", B, ["X"])
+    >>> FullMesh(link=W_nvlink / 7).time("AllGather", B, ["X"])
     7*B/(W_nvlink*X)
     """
 
@@ -181,11 +182,7 @@ class FullMesh:
         count = self.devices(names)
         if kind == "CollectivePermute":
             return volume / self.link
-        if self.fidelity == "ideal":
-            return volume / self.bandwidth(names)
-        if kind == "Broadcast":
-            return volume / self.bandwidth(names) * (2 * count - 2) / count
-        return volume * received(count) / self.bandwidth(names)
+        return volume * (2 if kind == "Broadcast" else 1) / (count * self.link)
 
     def hops(self, kind: Kind, axes: Sequence[str]) -> Expr:
         """Links one after another until the last byte is there."""

@@ -251,21 +251,36 @@ class Ends:
 
 @dataclass(frozen=True)
 class Tower:
-    """An image encoder beside a text model, and what joins them: only its parameters are counted.
+    """An image tower beside a text model, and what joins them: its parameters are counted.
 
     Attributes:
         width: the tower's width.
         layers: its layers, in order.
         patch: numbers in one patch of the picture.
-        positions: rows of its table of positions.
-        tensors: shapes of further weights, by name (in numbers of the tower's sizes).
-        name: what the tower is.
+        positions: rows of its table of positions; 0: it has none.
+        patch_bias: whether the patches' projection has a bias.
+        class_token: whether there is a learned token beside the patches.
+        before: the norm before the first layer.
+        after: the norm after the last.
+        joint: what leads to the text model: one matrix, two, or two behind a norm and a merger of
+            neighbouring patches.
+        joint_norm: the norm before it.
+        joint_bias: whether its matrices have biases.
+        merged: patches that are merged into one token.
     """
 
-    name: str
     width: int
     layers: tuple[Layer, ...]
-    tensors: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    patch: int
+    positions: int = 0
+    patch_bias: bool = True
+    class_token: bool = False
+    before: NormKind = "none"
+    after: NormKind = "none"
+    joint: Literal["one", "two"] = "one"
+    joint_norm: NormKind = "none"
+    joint_bias: bool = True
+    merged: int = 1
 
 
 @dataclass(frozen=True)

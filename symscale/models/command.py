@@ -7,8 +7,8 @@ from typing import Any
 
 from symscale.models.flops import FlopsPerToken, decode_flops, flops_per_token
 from symscale.models.model import Model, model
-from symscale.models.scores import Causal
-from symscale.models.storage import storage_format
+from symscale.models.quantised import stored_formats
+from symscale.models.storage import Format, storage_format
 
 GB, GIB = 10**9, 2**30
 
@@ -16,7 +16,7 @@ GB, GIB = 10**9, 2**30
 def params_report(
     source: str,
     *,
-    stored: str = "bf16",
+    stored: str | None = None,
     experts: str | None = None,
     cache: str = "bf16",
     context: int | None = None,
@@ -25,7 +25,7 @@ def params_report(
 
     Args:
         source: a name of the zoo, or a path.
-        stored: the format of the stored weights.
+        stored: the format of the stored weights; as the configuration says unless given.
         experts: the format of the experts' weights, where it is another.
         cache: the element type of the KV cache.
         context: tokens of the sequence whose cache is counted; the model's context unless given.
@@ -34,15 +34,22 @@ def params_report(
         ModelError: an unknown model or format.
     """
     found = model(source)
-    weights = found.weight_bytes(stored, {"experts": experts} if experts else None)
+    formats: dict[str, str | Format] = {"experts": experts} if experts else {}
+    if stored is None:
+        known = found.params.components
+        for name, kind in stored_formats(found.config).items():
+            if name in known:
+                formats.setdefault(name, kind)
+    plain = storage_format(stored or found.config.dtype)
+    weights = found.weight_bytes(plain, formats)
     data: dict[str, Any] = {
         "model": found.name,
         **found.params.to_dict(),
         "defaulted": list(found.config.defaulted),
         "notes": list(found.notes),
         "stored": {
-            "format": storage_format(stored).to_dict(),
-            "experts": storage_format(experts).to_dict() if experts else None,
+            "format": plain.to_dict(),
+            "quantised": {name: storage_format(kind).to_dict() for name, kind in formats.items()},
             "bytes": float(weights.subs(found)),
         },
         "cache": _cache(found, cache, context or found.context),
@@ -67,7 +74,7 @@ def _cache(found: Model, kind: str, context: int | None) -> dict[str, Any]:
 def _lines(found: Model, data: dict[str, Any]) -> list[str]:
     stored, cache = data["stored"], data["cache"]
     kind = stored["format"]["name"]
-    other = f", experts {stored['experts']['name']}" if stored["experts"] else ""
+    other = "".join(f", {name} {one['name']}" for name, one in stored["quantised"].items())
     rows = [
         f"stored, {kind}{other}: {_size(stored['bytes'])}",
         f"KV cache, {cache['dtype']}: {cache['bytes_per_token']:,.0f} bytes a token = "
@@ -94,18 +101,7 @@ def _size(amount: float) -> str:
 
 
 def flops_report(
-    source: str,
-    length: int,
-    *,
-    decode: bool = False,
-    naive: bool = False,
-    training: bool = False,
-    causal: Causal = False,
-    recompute: Any = None,
-    head: bool = True,
-    embeddings: bool = False,
-    mtp: bool = False,
-    capacity: float = 1,
+    source: str, length: int, *, decode: bool = False, naive: bool = False, **conventions: Any
 ) -> FlopsPerToken:
     """FLOPs of a token in a sequence, or of a new one behind it.
 
@@ -114,14 +110,4 @@ def flops_report(
     """
     if decode:
         return decode_flops(source, length, absorbed=not naive)
-    return flops_per_token(
-        source,
-        length,
-        training=training,
-        causal=causal,
-        recompute=recompute,
-        head=head,
-        embeddings=embeddings,
-        mtp=mtp,
-        capacity=capacity,
-    )
+    return flops_per_token(source, length, **conventions)

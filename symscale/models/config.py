@@ -50,8 +50,8 @@ class ModelConfig:
         model_type: the Hugging Face family that says how the keys are read.
         layers: number of (decoder) layers.
         width: the model's width (``hidden_size``).
-        ff: the MLP's inner width, or an expert's where there is no dense MLP.
-        heads: query heads.
+        ff: the MLP's inner width, or an expert's where there is no dense MLP; 0 without either.
+        heads: query heads; 0 (and the next two) in a model without attention.
         kv_heads: key/value heads; divides ``heads``.
         head_dim: width of one head; ``heads * head_dim`` need not be ``width``.
         vocab: rows of the embedding as stored.
@@ -188,6 +188,7 @@ def _read(where: str, config: dict[str, Any], name: str | None, origin: str) -> 
     body = tower(keys, config, body)
     mixer = _most_common(body, (Attention, Latent))
     feed = _most_common(body, (Mlp, Experts))
+    heads, kv_heads, head_dim = _heads(mixer)
     dtype = _dtype(keys)
     made = ModelConfig(
         name=name or _own_name(keys),
@@ -195,14 +196,14 @@ def _read(where: str, config: dict[str, Any], name: str | None, origin: str) -> 
         model_type=model_type,
         layers=len(body.layers),
         width=body.width,
-        ff=feed.width,
-        heads=mixer.heads,
-        kv_heads=mixer.kv_heads if isinstance(mixer, Attention) else mixer.heads,
-        head_dim=mixer.head_dim if isinstance(mixer, Attention) else mixer.nope + mixer.rope,
+        ff=feed.width if feed else 0,
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
         vocab=body.ends.vocab,
         context=body.context,
         tied=body.ends.tied,
-        gated=feed.gated,
+        gated=bool(feed and feed.gated),
         norm=body.ends.final_norm,
         dtype=dtype,
         defaulted=tuple(keys.defaulted),
@@ -222,9 +223,16 @@ def _usual(config: ModelConfig) -> Body:
 
 def _most_common(body: Body, kinds: tuple[type, ...]) -> Any:
     found = Counter(part for part in body.find(kinds)).most_common(1)
-    if not found:
-        raise ModelError("the model has no attention or no feed-forward block; it is not counted")
-    return found[0][0]
+    return found[0][0] if found else None
+
+
+def _heads(mixer: Attention | Latent | None) -> tuple[int, int, int]:
+    """Query heads, key/value heads and head width; zeros in a model without attention."""
+    if mixer is None:
+        return 0, 0, 0
+    if isinstance(mixer, Attention):
+        return mixer.heads, mixer.kv_heads, mixer.head_dim
+    return mixer.heads, mixer.heads, mixer.nope + mixer.rope
 
 
 def _text_part(where: str, config: dict[str, Any]) -> dict[str, Any]:

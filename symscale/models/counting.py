@@ -8,6 +8,7 @@ from typing import TypeAlias
 from sympy import Expr, S
 
 from symscale.algebra.symbols import B, L, T, symbol
+from symscale.models.conventions import Conventions
 from symscale.models.decoder import COMPONENTS, Decoder, LayerKind, over_layers
 from symscale.models.params import component_of
 from symscale.models.remat import Policy, rematerialise
@@ -26,26 +27,19 @@ def over_all(programs: Decoder, count: Count) -> Expr:
     )
 
 
-def model_flops(
-    programs: Decoder,
-    *,
-    training: bool,
-    causal: Causal,
-    head: bool,
-    embeddings: bool,
-    recompute: Policy | None,
-    mtp: bool,
-) -> Expr:
+def model_flops(programs: Decoder, how: Conventions) -> Expr:
     """Matrix FLOPs of B tokens through a model, forward or in training."""
+    training, causal = how.training, how.causal
     total = over_all(programs, lambda kind: kind_flops(kind, training, causal))
-    if recompute is not None and training:
-        total += over_all(programs, lambda kind: again(kind, recompute, causal))
-    last = ends_flops(programs.ends, training) if head else S.Zero
+    if how.recompute is not None:
+        policy = how.recompute
+        total += over_all(programs, lambda kind: again(kind, policy, causal))
+    last = ends_flops(programs.ends, training) if how.head else S.Zero
     total += last
-    if embeddings:
+    if how.embeddings:
         table = programs.ends.arrays["Emb"].size
         total += 2 * B * table * (3 if training else 1)
-    if mtp:
+    if how.mtp:
         total += sum((k.count * kind_flops(k, training, causal) for k in programs.mtp), S.Zero)
         total += last * (programs.mtp[0].count if programs.mtp else 0)
     return total

@@ -16,11 +16,20 @@ from sympy import Add, Expr, Rational, S, Symbol
 
 from symscale.algebra.errors import ModelError
 from symscale.algebra.symbols import G, K, L, N, symbol
-from symscale.models.blocks import Body, Ends, Layer
+from symscale.models.blocks import Body, Ends, Experts, Layer
 from symscale.models.config import ModelConfig
 from symscale.models.kinds import names_of, reach_of
-from symscale.models.layers import SIZES, ends_lines, layer_lines, mtp_lines, with_capacity
+from symscale.models.layers import (
+    IMAGE_SIZES,
+    SIZES,
+    ends_lines,
+    layer_lines,
+    mtp_lines,
+    with_capacity,
+)
 from symscale.models.lines.common import Lines, renamed
+from symscale.models.lines.tower import NAMES as TOWER_NAMES
+from symscale.models.lines.tower import tower_lines
 from symscale.programs.program import Program, program
 
 __all__ = ["COMPONENTS", "SIZES", "Decoder", "LayerKind", "Reach", "decoder", "two_matmul_layer"]
@@ -113,19 +122,28 @@ class Decoder:
     encoder: tuple[LayerKind, ...] = ()
     encoder_ends: Program | None = None
     mtp: tuple[LayerKind, ...] = ()
+    tower: tuple[LayerKind, ...] = ()
+    tower_ends: Program | None = None
 
     @property
     def layer(self) -> Program:
         """The one program of all layers.
 
         Raises:
-            ModelError: where layers are of several kinds; ``kinds`` has them all.
+            ModelError: where layers are of several kinds (``kinds`` has them all), or have experts:
+                how routed tokens are dealt out to devices is not in the program, so that sharding
+                it would count every token's experts on every device.
         """
         if len({kind.program for kind in self.kinds}) > 1 or self.encoder:
             listed = ", ".join(
                 f"{kind.number} {kind.name}" for kind in (*self.encoder, *self.kinds)
             )
             raise ModelError(f"the model has layers of several kinds ({listed}); use .kinds")
+        if any(isinstance(part, Experts) for part in self.kinds[0].layer.parts):
+            raise ModelError(
+                "the model's layers have experts, whose tokens a sharding cannot follow; "
+                "use .kinds for what one device computes alone"
+            )
         return self.kinds[0].program
 
 
@@ -164,9 +182,10 @@ class _Builder:
             below = self.program(ends_lines(body.encoder_ends, body.width), body.encoder_ends)
         ends = self.program(ends_lines(body.ends, body.width), body.ends)
         mtp = self.mtp()
+        tower, tower_ends = self.tower()
         sizes = {symbol(name): size for name, size in self.numbers.items()}
         counts = {L: len(body.layers)} if body.layers else {}
-        for kind in (*kinds, *encoder, *mtp):
+        for kind in (*kinds, *encoder, *mtp, *tower):
             counts[kind.count] = kind.number
         if encoder:
             counts[symbol("L_enc")] = len(body.encoder)
@@ -174,7 +193,9 @@ class _Builder:
             sizes[G] = sizes[N] // sizes[K]
         first = {symbol(name): sizes[symbol(name)] for name in _ORDER if symbol(name) in sizes}
         ordered = {**counts, **first, **sizes}
-        return Decoder(kinds, ends, MappingProxyType(ordered), encoder, below, mtp)
+        return Decoder(
+            kinds, ends, MappingProxyType(ordered), encoder, below, mtp, tower, tower_ends
+        )
 
     def kinds(self, layers: tuple[Layer, ...], prefix: str) -> tuple[LayerKind, ...]:
         """The kinds of layer in order of first appearance."""
@@ -186,8 +207,15 @@ class _Builder:
             out.append(self.kind(layer, name or "layer", count, counted[layer]))
         return tuple(out)
 
-    def kind(self, layer: Layer, name: str, count: Symbol, number: int) -> LayerKind:
-        lines = self.fitted(layer_lines(layer, self.absorbed))
+    def kind(
+        self,
+        layer: Layer,
+        name: str,
+        count: Symbol,
+        number: int,
+        names: Mapping[str, str] = MappingProxyType({}),
+    ) -> LayerKind:
+        lines = self.fitted(renamed(layer_lines(layer, self.absorbed), names))
         return LayerKind(
             name,
             self.program(lines),
@@ -232,6 +260,19 @@ class _Builder:
                 )
                 self.formulas[names[dim]] = top / below
         return renamed(lines, names)
+
+    def tower(self) -> tuple[tuple[LayerKind, ...], Program | None]:
+        """An image tower's layers and ends, in dims of their own."""
+        spec = self.body.tower
+        if spec is None:
+            return (), None
+        self.formulas |= IMAGE_SIZES
+        counted = Counter(spec.layers)
+        kinds = tuple(
+            self.kind(layer, "image", symbol("L_img"), number, TOWER_NAMES)
+            for layer, number in counted.items()
+        )
+        return kinds, self.program(self.fitted(renamed(tower_lines(spec), TOWER_NAMES)))
 
     def program(self, lines: Lines, ends: Ends | None = None) -> Program:
         if ends is not None:

@@ -4,28 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any
 
 from sympy import Expr, Rational
 
-from symscale.algebra.errors import ModelError
+from symscale.algebra.errors import ModelError, near
 from symscale.algebra.substitution import exact
 from symscale.algebra.symbols import S as Keys
 from symscale.algebra.symbols import T
+from symscale.models.conventions import CAUSAL, Conventions
 from symscale.models.model import Model, model
-from symscale.models.remat import Policy
 from symscale.models.scores import Causal
-
-_CAUSAL = MappingProxyType(
-    {
-        False: "all of them",
-        True: "half of them (causal)",
-        "half": "half of them (causal)",
-        "exact": "every pair of the causal mask",
-    }
-)
 
 
 @dataclass(frozen=True)
@@ -70,72 +61,35 @@ def _wrapped(text: str) -> list[str]:
 def flops_per_token(
     source: str | os.PathLike[str] | Mapping[str, Any] | Model,
     length: int,
-    *,
-    training: bool = False,
-    causal: Causal = False,
-    recompute: Policy | None = None,
-    head: bool = True,
-    embeddings: bool = False,
-    mtp: bool = False,
-    capacity: float = 1,
+    **conventions: Any,
 ) -> FlopsPerToken:
-    """Count a token's matrix FLOPs (see :meth:`Model.flops_per_token`).
+    """Count a token's matrix FLOPs.
+
+    Args:
+        source: a model, or what names one.
+        length: tokens in a sequence.
+        conventions: those of :class:`Conventions`: ``training``, ``causal``, ``head``,
+            ``embeddings``, ``recompute``, ``capacity``, ``mtp``.
 
     Raises:
-        ModelError: an unknown model, or a recomputation without a backward pass.
+        ModelError: an unknown model or convention, or a recomputation without a backward pass.
 
     >>> flops_per_token("llama-2-7b", 4096).value
     15361638400.0
     """
-    found = model(source)
-    if recompute is not None and not training:
-        raise ModelError("recompute counts what the backward pass repeats; it needs training=True")
-    formula = found.flops_per_token(
-        T,
-        training=training,
-        causal=causal,
-        recompute=recompute,
-        head=head,
-        embeddings=embeddings,
-        mtp=mtp,
-        capacity=capacity,
-    )
-    value = float(found.flops_per_token(
-        length,
-        training=training,
-        causal=causal,
-        recompute=recompute,
-        head=head,
-        embeddings=embeddings,
-        mtp=mtp,
-        capacity=capacity,
-    ).subs(found))  # fmt: skip
-    said = {
-        "multiply-add": "2 FLOPs",
-        "passes": _passes(training, recompute),
-        "attention scores": _CAUSAL[causal],
-        "embedding": _ends(head, embeddings),
-    }
-    if found.params.sparse:
-        said["experts"] = f"those a token visits; buffers of {float(capacity):g} times their share"
-    if found.params.mtp != 0:
-        said["multi-token prediction"] = (
-            "counted, each module with a head" if mtp else "not counted"
-        )
-    return FlopsPerToken(found, length, formula, value, MappingProxyType(said))
+    found, how = model(source), _conventions(conventions)
+    value = float(found.flops_by(how, length).subs(found))
+    return FlopsPerToken(found, length, found.flops_by(how), value, how.said(found.params))
 
 
-def _passes(training: bool, recompute: Policy | None) -> str:
-    if not training:
-        return "forward"
-    if recompute is None:
-        return "forward and backward, nothing recomputed (MFU)"
-    return f"forward, backward, and what policy {recompute} recomputes (HFU)"
-
-
-def _ends(head: bool, embeddings: bool) -> str:
-    first = "one-hot product" if embeddings else "lookup, no FLOPs"
-    return f"{first}; the output head is {'counted' if head else 'not counted'}"
+def _conventions(given: Mapping[str, Any]) -> Conventions:
+    known = tuple(field.name for field in fields(Conventions))
+    for name in given:
+        if name not in known:
+            raise ModelError(
+                f"no convention {name!r}; known: {', '.join(known)}{near(name, known)}"
+            )
+    return Conventions(**given)
 
 
 def decode_flops(
@@ -232,15 +186,19 @@ def rule_of_thumb(
         value += Rational(at.subs(found)) * Rational(factor, 2)
     said = {
         "N": "active parameters" if active and found.params.sparse else "all parameters",
-        "input embedding": "counted" if embedding else "not counted",
+        "input embedding": _yes(embedding),
         "output head": _head(found, embedding, head),
-        "recompute": "counted (HFU)" if recompute else "not counted (MFU)",
-        "attention scores": "left out" if length is None else _CAUSAL[causal],
+        "recompute": f"{_yes(recompute)} ({'HFU' if recompute else 'MFU'})",
+        "attention scores": "left out" if length is None else CAUSAL[causal],
     }
     return RuleOfThumb(factor, expr, number, scores, value, MappingProxyType(said))
 
 
+def _yes(counted: bool) -> str:
+    return "counted" if counted else "not counted"
+
+
 def _head(found: Model, embedding: bool, head: bool) -> str:
     if not found.config.tied:
-        return "counted" if head else "not counted"
+        return _yes(head)
     return "one array with the embedding, counted once" if embedding or head else "not counted"

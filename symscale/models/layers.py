@@ -52,6 +52,16 @@ SIZES: Mapping[str, Expr] = MappingProxyType(
     }
 )
 
+#: The same for an image tower's dims.
+IMAGE_SIZES: Mapping[str, Expr] = MappingProxyType(
+    {
+        "b_img": symbol("B_img") / symbol("T_img"),
+        "S_img": symbol("T_img"),
+        "G_img": symbol("N_img") / symbol("K_img"),
+        "D_to": symbol("D"),
+    }
+)
+
 _MIXERS = MappingProxyType(
     {
         Attention: attention,

@@ -25,6 +25,7 @@ from symscale.models.cache import (
     state_of_sequence,
 )
 from symscale.models.config import ModelConfig
+from symscale.models.conventions import Conventions
 from symscale.models.counting import (
     again,
     decode_flops,
@@ -139,16 +140,12 @@ class Model(Mapping[Symbol, int]):
         >>> (llama.flops_per_token(T, training=True) / llama.flops_per_token(T)).cancel()
         3
         """
-        programs = self._programs(capacity)
-        total = model_flops(
-            programs,
-            training=training,
-            causal=causal,
-            head=head,
-            embeddings=embeddings,
-            recompute=recompute,
-            mtp=mtp,
-        )
+        how = Conventions(training, causal, head, embeddings, recompute, capacity, mtp)
+        return self.flops_by(how, length)
+
+    def flops_by(self, how: Conventions, length: Expr | int = T) -> Expr:
+        """Matrix FLOPs for one token, under conventions that are kept with the number."""
+        total = model_flops(self._programs(how.capacity), how)
         return _at_length((total / B).expand(), length)
 
     def _programs(self, capacity: Expr | float) -> Decoder:

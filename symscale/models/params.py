@@ -15,8 +15,6 @@ from symscale.models.decoder import COMPONENTS, Decoder, LayerKind, number_of
 from symscale.programs.program import Program
 
 _COMPONENT_OF = {name: component for component, names in COMPONENTS.items() for name in names}
-#: Components that stand beside the text model and have a total of their own.
-_BESIDE = ("image tower",)
 
 
 @dataclass(frozen=True)
@@ -174,11 +172,20 @@ def parameters(programs: Decoder, sizes: Mapping[Symbol, int]) -> Parameters:
             amount += weight_sizes(programs.encoder_ends, component, skip=("Emb",))
         if amount != 0:
             found[component] = amount
+    tower = _tower(programs)
+    if tower != 0:
+        found["image tower"] = tower
     active = dict(found)
     if "experts" in found:
         active["experts"] = found["experts"].xreplace({E: k})
     mtp = Add(*(kind.count * kind.program.parameters for kind in programs.mtp))
     return Parameters(found, active, mtp, _biases(programs), sizes)
+
+
+def _tower(programs: Decoder) -> Expr:
+    layers = Add(*(kind.count * factor(kind.program.parameters) for kind in programs.tower))
+    ends = programs.tower_ends
+    return layers + (ends.parameters if ends is not None else S.Zero)
 
 
 def _biases(programs: Decoder) -> Mapping[str, Expr]:

@@ -186,7 +186,7 @@ def _tikz(figure: RegimesFigure) -> Iterator[str]:
         yield rf"\definecolor{{regime{index}}}{{HTML}}{{{_colour(index)}}}"
     yield r"\begin{tikzpicture}"
     yield rf"\begin{{axis}}[xmode=log, ymode=log, width={_TEX_SIZE[0]}cm, height={_TEX_SIZE[1]}cm,"
-    yield "  scale only axis, enlargelimits=false, axis on top, clip=true,"
+    yield "  scale only axis, enlargelimits=false, axis on top, clip=false,"
     yield f"  xmin={picture.x_range[0]:.10g}, xmax={picture.x_range[1]:.10g},"
     yield f"  ymin={picture.y_range[0]:.10g}, ymax={picture.y_range[1]:.10g},"
     yield f"  xlabel={{${to_latex(v)}$}}, ylabel={{${to_latex(w)}$}}, title={{{tex(figure.title)}}},"

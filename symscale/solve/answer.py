@@ -17,7 +17,6 @@ from symscale.algebra.symbols import to_latex
 from symscale.solve.cases import Case, kind_of
 from symscale.solve.roots import Intervals, complement
 
-
 #: The last step of a derivation, by the shape of the answer.
 _CLOSING: Mapping[str, str] = MappingProxyType(
     {

@@ -102,7 +102,7 @@ def with_given(sides: Sides, given: Given | None, v: Symbol) -> Sides:
     """The sides after substituting each given relation.
 
     A relation is ``symbol: expression``, or an equation of two monomials, solved for one of its
-    symbols other than ``v``.
+    symbols other than ``v``; a product on the left (``Eq(N*H, D)``) gives way to what it equals.
 
     Raises:
         SolveError: for a relation that is no equation of monomials, or fixes nothing but ``v``.
@@ -150,10 +150,19 @@ def _relations(given: Given | None) -> list[Eq]:
 
 def _solved(relation: Eq, *kept: Symbol) -> tuple[Symbol, Expr]:
     left, right = relation.lhs, relation.rhs
-    for old, new in ((left, right), (right, left)):
-        if isinstance(old, Symbol) and old not in new.free_symbols | {*kept, n}:
-            return old, new
-    return solve_monomial(relation, preferred(relation.free_symbols - set(kept)))
+    fixed = {*kept, n}
+    if _lone(left, right, fixed):
+        return left, right
+    if not _lone(right, left, fixed):
+        return solve_monomial(relation, preferred(relation.free_symbols - set(kept)))
+    if isinstance(left, Mul) and all(isinstance(factor, Symbol) for factor in left.args):
+        return solve_monomial(relation, preferred(left.free_symbols - fixed) or [right])
+    return right, left
+
+
+def _lone(side: Expr, other: Expr, fixed: set[Symbol]) -> bool:
+    """Whether a side is one symbol that can be replaced by the other side."""
+    return isinstance(side, Symbol) and side not in other.free_symbols | fixed
 
 
 def preferred(symbols: Iterable[Symbol]) -> list[Symbol]:

@@ -21,7 +21,7 @@ from symscale.solve.cases import Case, converse, merge
 from symscale.solve.factors import factored_cases
 from symscale.solve.generators import Generators, Poly, Ratio, common_monomial
 from symscale.solve.roots import ALWAYS, Branch, RootFinder, Unknown, join, polynomial_in
-from symscale.solve.signs import ANY, MINUS, MOST_FACTORED, PLUS, ZERO, SignReader, Signs
+from symscale.solve.signs import MINUS, MOST_FACTORED, PLUS, ZERO, SignReader, Signs
 
 Multiplier = tuple[Poly, int, bool]  # a factor, its multiplicity, whether it is in the denominator
 _WORDS = {PLUS: "positive", MINUS: "negative"}
@@ -51,11 +51,15 @@ def compare_sides(a: Expr, b: Expr, v: Symbol) -> Comparison:
     hidden = bases.opaque_over(v)
     if hidden is not None:
         raise SolveError(_hidden(hidden, v))
-    left, right = bases.fraction(a), bases.fraction(b)
+    return compare_ratios(SignReader(bases), bases.fraction(a), bases.fraction(b), v)
+
+
+def compare_ratios(reader: SignReader, left: Ratio, right: Ratio, v: Symbol) -> Comparison:
+    """Where one ratio of polynomials is at least another, both over the reader's bases."""
     gap = left - right
     if not gap:
         return Comparison([], Derivation(), identical=True)
-    return _solve(bases, gap, v, (left.denom, right.denom))
+    return _solve(reader, gap, v, (left.denom, right.denom))
 
 
 def _hidden(base: Expr, v: Symbol) -> str:
@@ -69,8 +73,8 @@ def _hidden(base: Expr, v: Symbol) -> str:
     return f"{v} stands {where} {base}; sums of powers and roots of {v} alone can be solved"
 
 
-def _solve(bases: Generators, gap: Ratio, v: Symbol, denoms: tuple[Poly, ...]) -> Comparison:
-    reader = SignReader(bases)
+def _solve(reader: SignReader, gap: Ratio, v: Symbol, denoms: tuple[Poly, ...]) -> Comparison:
+    bases = reader.bases
     multiplier, parts = _separate(reader, gap, v)
     core = reduce(mul, (part**times for part, times in parts), gap.numer.ring.one)
     coeffs, power = bases.collect(core, v)

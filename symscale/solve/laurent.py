@@ -158,6 +158,36 @@ def coprime(left: Any, right: Any) -> bool:
     return bool(value_at(left, point))
 
 
+def prime(poly: Any) -> bool:
+    """Whether a polynomial without a monomial factor certainly has no factors.
+
+    Linear in some unknown, it could only have one that divides both of its coefficients there.
+    """
+    for place in range(poly.ring.ngens):
+        if max(exponents[place] for exponents in poly) != 1:
+            continue
+        with_it, without = _coefficients(poly, place)
+        if len(with_it) == 1 or len(without) == 1:
+            return True
+        if coprime(with_it, without) or coprime(without, with_it):
+            return True
+    return False
+
+
+def _coefficients(poly: Any, place: int) -> tuple[Any, Any]:
+    """The two coefficients in an unknown in which it is linear, over their common monomials."""
+    sides: tuple[Terms, Terms] = ({}, {})
+    for exponents, coeff in poly.items():
+        rest = (*exponents[:place], 0, *exponents[place + 1 :])
+        sides[exponents[place] == 0][rest] = coeff
+    made = []
+    for side in sides:
+        low = tuple(map(min, zip(*side, strict=True)))
+        terms = {tuple(map(int.__sub__, e, low)): c for e, c in side.items()}
+        made.append(poly.ring.from_dict(terms))
+    return made[0], made[1]
+
+
 def value_at(poly: Any, point: list[Any]) -> Any:
     """A polynomial's value at a point of rationals."""
     total = QQ(0)

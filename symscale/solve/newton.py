@@ -19,6 +19,9 @@ from symscale.solve.geometric import Program, unattained
 MOST_STEPS = 200
 _GAP = 1e-12
 
+#: An arm with a smaller multiplier does not bind.
+_BINDING = 1e-6
+
 
 @dataclass(frozen=True)
 class Descent:
@@ -119,7 +122,59 @@ def _central(data: _Arms) -> tuple[Any, Any]:
     sums, shares = data.values(place)
     slack = np.maximum(bound - sums, 1e-300)
     weights = (1 / slack) / (1 / slack).sum()
-    return place, weights[data.arm] * shares
+    place, weights = polished(data, place, weights)
+    return place, weights[data.arm] * data.values(place)[1]
+
+
+def polished(data: _Arms, place: Any, weights: Any) -> tuple[Any, Any]:
+    """Newton steps on the KKT equations of the arms that bind; as before where they lead away."""
+    import numpy as np
+
+    tight = np.flatnonzero(weights > _BINDING)
+    size = len(place)
+    best = (place, weights, float("inf"))
+    unknown = np.concatenate([place, [data.values(place)[0].max()], weights[tight]])
+    for _ in range(12):
+        here, multipliers = unknown[:size], unknown[size + 1 :]
+        sums, shares = data.values(here)
+        slopes = data.slopes(shares)[tight]
+        miss = np.concatenate(
+            [multipliers @ slopes, [1 - multipliers.sum()], sums[tight] - unknown[size]]
+        )
+        error = float(np.abs(miss).max())
+        if multipliers.min() >= 0 and sums.max() <= unknown[size] + 1e-9 and error < best[2]:
+            full = np.zeros(data.count)
+            full[tight] = multipliers
+            best = (here, full, error)
+        bend = _bend(data, shares, tight, multipliers, slopes)
+        unknown = unknown + np.linalg.lstsq(_kkt(bend, slopes), -miss, rcond=None)[0]
+        if not np.isfinite(unknown).all():
+            break
+    return best[0], best[1]
+
+
+def _bend(data: _Arms, shares: Any, tight: Any, multipliers: Any, slopes: Any) -> Any:
+    """The curvature of the binding arms, by their multipliers."""
+    import numpy as np
+
+    full = np.zeros(data.count)
+    full[tight] = multipliers
+    rows = (full[data.arm] * shares)[:, None] * data.powers
+    return data.powers.T @ rows - slopes.T @ (multipliers[:, None] * slopes)
+
+
+def _kkt(bend: Any, slopes: Any) -> Any:
+    """The Jacobian in the place, the bound and the multipliers."""
+    import numpy as np
+
+    count, size = slopes.shape
+    out = np.zeros((size + 1 + count, size + 1 + count))
+    out[:size, :size] = bend
+    out[:size, size + 1 :] = slopes.T
+    out[size, size + 1 :] = -1.0
+    out[size + 1 :, :size] = slopes
+    out[size + 1 :, size] = -1.0
+    return out
 
 
 def _centred(data: _Arms, place: Any, bound: float, sharp: float) -> tuple[Any, float]:
@@ -176,10 +231,11 @@ def _dual(data: _Arms, weights: Any) -> tuple[float, Any]:
     rows = np.vstack([data.powers.T, np.ones(len(data.logs))])
     target = np.zeros(len(rows))
     target[-1] = 1.0
-    held = np.sqrt(np.maximum(weights, 1e-14))
+    weights = np.where(weights > 1e-15, weights, 0.0)
+    held = np.sqrt(weights)
     change = np.linalg.lstsq(rows * held, target - rows @ weights, rcond=None)[0]
     feasible = weights + held * change
-    if (feasible < 0).any():
+    if (feasible < 0).any() or np.abs(rows @ feasible - target).max() > 1e-9:
         return float("-inf"), weights
     totals = np.array([feasible[data.arm == i].sum() for i in range(data.count)])
     used = feasible > 0

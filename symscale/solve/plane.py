@@ -12,7 +12,7 @@ from functools import cached_property
 from html import escape
 from itertools import product
 from math import prod
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from sympy import Add, Eq, Expr, S, Symbol
 from sympy.logic.boolalg import Boolean
@@ -28,6 +28,9 @@ from symscale.solve.cone import Vector
 from symscale.solve.generators import check_cost
 from symscale.solve.geometric import arms_of, monomial, monomials
 from symscale.solve.halfplanes import HalfPlane, needed, nonempty
+
+if TYPE_CHECKING:
+    from symscale.solve.picture import RegimePicture
 
 Sums = Literal["refuse", "largest"]
 Arm = tuple[Vector, Expr]  # the exponents of the two variables, and the coefficient
@@ -94,6 +97,19 @@ class Plane:
             if all(relation == S.true for relation in inside):
                 return cell
         raise SolveError("these numbers leave open which term is the largest; give all symbols")
+
+    def picture(
+        self,
+        x_range: tuple[Any, Any],
+        y_range: tuple[Any, Any],
+        *sources: Mapping[Symbol, Any],
+        names: Mapping[Expr, str] | None = None,
+        **named: Any,
+    ) -> RegimePicture:
+        """The cells inside a frame, with numbers for all other symbols (see :func:`picture`)."""
+        from symscale.solve.picture import picture
+
+        return picture(self, x_range, y_range, *sources, names=names, **named)
 
     def __repr__(self) -> str:
         v, w = self.variables

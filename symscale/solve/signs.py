@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
 from typing import Any
 
 from sympy import Eq, Expr, Ge, Gt, Le, Ne, S, sign
@@ -16,7 +18,7 @@ from sympy.logic.boolalg import Boolean
 
 from symscale.algebra.errors import SolveError
 from symscale.solve.generators import Generators, Poly, common_monomial
-from symscale.solve.laurent import coprime, linear_place
+from symscale.solve.laurent import coprime, prime
 
 Signs = frozenset[int]
 Known = Mapping[Poly, Signs]
@@ -29,6 +31,7 @@ ANY: Signs = frozenset({1, 0, -1})
 
 #: Longer polynomials are taken as they are: factoring in many unknowns takes seconds.
 MOST_FACTORED = 12
+_MOST_EXPONENTS = 72
 
 _RELATION = {PLUS: Gt, PLUS | ZERO: Ge, ZERO: Eq, PLUS | MINUS: Ne}
 
@@ -69,9 +72,11 @@ class SignReader:
         plain = self.plain_sign(poly)
         if plain is not None:
             return plain, ()
-        if linear_place(poly) is None:
+        whole = _is_long(poly) or prime(poly)
+        if not whole:
             poly = _without_common_factor(poly)
-        if len(poly) > MOST_FACTORED or linear_place(poly) is not None:
+            whole = prime(poly)
+        if whole:
             flip = poly.LC < 0
             return (-1, ((-poly, 1),)) if flip else (1, ((poly, 1),))
         lead, parts = poly.factor_list()
@@ -100,6 +105,12 @@ class SignReader:
     def relation(self, core: Poly, signs: Signs) -> Boolean:
         """The condition that a core has one of these signs, its terms sorted to both sides."""
         return relation(self.bases, core, signs)
+
+
+def _is_long(poly: Poly) -> bool:
+    """Whether factoring would take long: by the number of terms, and of unknowns in them."""
+    used = sum(1 for place in range(poly.ring.ngens) if any(e[place] for e in poly))
+    return len(poly) > MOST_FACTORED or len(poly) * used > _MOST_EXPONENTS
 
 
 def _without_common_factor(poly: Poly) -> Poly:
@@ -137,7 +148,7 @@ class Order:
     high: Expr
     signs: Signs
     reader: SignReader | None = None
-    gap: Poly = None
+    parts: tuple[Poly, ...] = ()
 
     @property
     def fits(self) -> Boolean:
@@ -147,12 +158,15 @@ class Order:
         if self.signs == MINUS:
             return S.false
         if self.reader is not None and self.signs == ANY:
-            unit, cores = self.reader.factors(self.gap)
+            found = [self.reader.factors(part) for part in self.parts]
+            cores = [core for _, some in found for core, _ in some]
             if len(cores) == 1:
-                return relation(self.reader.bases, cores[0][0] * unit, PLUS | ZERO)
+                unit = prod(unit for unit, _ in found)
+                return relation(self.reader.bases, cores[0] * unit, PLUS | ZERO)
         return Le(self.low, self.high)
 
 
+@lru_cache(maxsize=4096)
 def compare(low: Expr, high: Expr) -> Order:
     """The order of two positive expressions, as far as signs tell it.
 
@@ -169,5 +183,6 @@ def compare(low: Expr, high: Expr) -> Order:
     except SolveError:
         return Order(low, high, ANY)
     reader = SignReader(bases)
-    product = ratio.numer * ratio.denom
-    return Order(low, high, reader.signs(product, {}), reader, product)
+    over, under = (reader.signs(part, {}) for part in (ratio.numer, ratio.denom))
+    both = frozenset(a * b for a in over for b in under - ZERO or under)
+    return Order(low, high, both, reader, (ratio.numer, ratio.denom))

@@ -16,10 +16,11 @@ from symscale.algebra.derivation import Derivation
 from symscale.algebra.errors import SolveError
 from symscale.algebra.maximum import Maximum
 from symscale.solve.answer import inside
-from symscale.solve.cases import Case, all_of, conjunction, contradictory, converse, disjunction
 from symscale.solve.arms import MOST_ARMS, arms
-from symscale.solve.comparison import compare_sides
+from symscale.solve.cases import Case, all_of, conjunction, contradictory, converse, disjunction
+from symscale.solve.comparison import compare_ratios, compare_sides
 from symscale.solve.generators import Generators
+from symscale.solve.signs import SignReader
 
 #: More combinations of undecided cases than this are left as one condition on the variable.
 MOST_SPLIT = 8
@@ -97,8 +98,9 @@ def tile(stages: Stages, v: Symbol) -> tuple[tuple[Regime, ...], Derivation]:
     steps = Derivation()
     choices: list[list[tuple[Expr, list[list[Case]]]]] = []
     for stage in stages.arms:
-        found = _distinct(stage, v)
-        table, made = _pairs(found, v)
+        reader, fractions = _distinct(stage, v)
+        table, made = _pairs(reader, fractions, v)
+        found = list(fractions.values())
         steps = steps + made
         others = range(len(found))
         choices.append(
@@ -113,8 +115,8 @@ def tile(stages: Stages, v: Symbol) -> tuple[tuple[Regime, ...], Derivation]:
     return tuple(_ordered(rows)), steps
 
 
-def _distinct(found: tuple[Expr, ...], v: Symbol) -> list[Expr]:
-    """The arms without those that are mathematically the same, slowest growth first."""
+def _distinct(found: tuple[Expr, ...], v: Symbol) -> tuple[SignReader, dict[Any, Expr]]:
+    """The arms by their fractions, each once, slowest growth first."""
     bases = Generators(*found, v)
     fractions = {bases.fraction(arm): arm for arm in reversed(found)}
     place = bases.bases.index(v)
@@ -124,19 +126,27 @@ def _distinct(found: tuple[Expr, ...], v: Symbol) -> list[Expr]:
         under = [exponents[place] for exponents in fraction.denom]
         return max(over) - max(under), min(over) - min(under), str(fractions[fraction])
 
-    return [fractions[fraction] for fraction in sorted(fractions, key=growth)]
+    ordered = {fraction: fractions[fraction] for fraction in sorted(fractions, key=growth)}
+    return SignReader(bases), ordered
 
 
-def _pairs(found: list[Expr], v: Symbol) -> tuple[dict[tuple[int, int], list[Case]], Derivation]:
+def _pairs(
+    reader: SignReader, fractions: dict[Any, Expr], v: Symbol
+) -> tuple[dict[tuple[int, int], list[Case]], Derivation]:
     """Where each arm is above each other, one crossover for every two."""
+    hidden = reader.bases.opaque_over(v)
+    found = list(fractions.items())
     table: dict[tuple[int, int], list[Case]] = {}
     steps = Derivation()
-    for high in range(len(found)):
-        for low in range(high):
-            made = compare_sides(found[high], found[low], v)
+    for high, (upper, upper_arm) in enumerate(found):
+        for low, (lower, lower_arm) in enumerate(found[:high]):
+            if hidden is not None:
+                made = compare_sides(upper_arm, lower_arm, v)
+            else:
+                made = compare_ratios(reader, upper, lower, v)
             table[high, low] = made.cases
             table[low, high] = converse(made.cases)
-            compared = Ge(found[high], found[low], evaluate=False)
+            compared = Ge(upper_arm, lower_arm, evaluate=False)
             steps = steps.then("compare two terms", compared, "") + _told(made.cases, v)
     return table, steps
 

@@ -7,9 +7,8 @@ from functools import cache
 from types import MappingProxyType
 
 from sympy import S as Singletons
-from sympy import Symbol
 
-from symscale.algebra.symbols import C, G, S, T, W_hbm, X, b
+from symscale.algebra.symbols import G, S, T, X
 from symscale.programs.program import Program, program
 from symscale.solve.crossover import crossover
 from symscale.studies.attention import attention_passes

@@ -19,7 +19,6 @@ from symscale.parallel.strategy import Strategy
 from symscale.solve.answer import Crossover
 
 
-
 @dataclass(frozen=True)
 class Setting:
     """Whose layer is compared, under whose sharding, and on which network."""

@@ -14,11 +14,9 @@ from symscale.algebra.symbols import (
     D,
     F,
     W_hbm,
-    W_ici,
     W_pcie,
     W_vmem,
     X,
-    symbol,
 )  # fmt: skip
 from symscale.hardware.networks import Torus
 from symscale.models.decoder import two_matmul_layer

@@ -101,7 +101,7 @@ def explicit_too(case: Case) -> bool:
 
 
 def lists(found: Agreement) -> dict[str, Any]:
-    """What XLA emits for each program as (kind, mesh axes, bytes), and its matrix FLOPs on a device;
+    """What XLA emits for each program as (kind, mesh axes, bytes), and its matrix FLOPs a device;
     where that is not what was derived, the derived list too. For a replay without JAX.
     """
     return {
@@ -139,8 +139,8 @@ def _head(found: Agreement) -> Iterator[str]:
     yield ""
     yield (
         f"Each program below was partitioned twice: by symscale, and by XLA (jax {found.version}, "
-        "virtual CPU devices, the module after SPMD partitioning). Kind, mesh axes and bytes of every "
-        "collective and the matrix FLOPs of a device are compared. Made by "
+        "virtual CPU devices, the module after SPMD partitioning). Kind, mesh axes and bytes of "
+        "every collective and the matrix FLOPs of a device are compared. Made by "
         "`symscale check --catalogue -o agreement.md`."
     )
     yield ""
@@ -162,7 +162,7 @@ def _head(found: Agreement) -> Iterator[str]:
 def _differences(found: Agreement) -> Iterator[str]:
     yield "## Where they differ"
     yield ""
-    yield "Bytes are those of all collectives on a device, XLA's over the derived ones; likewise FLOPs."
+    yield "Bytes are of all collectives on a device, XLA's over the derived ones; likewise FLOPs."
     yield ""
     yield "| program | derived | XLA | bytes | FLOPs | cheaper in bytes | why |"
     yield "| --- | --- | --- | --- | --- | --- | --- |"

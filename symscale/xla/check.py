@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from symscale.algebra.errors import ProgramError
+from symscale.algebra.errors import ProgramError, ShardingError
 from symscale.models.decoder import two_matmul_layer
 from symscale.models.model import model
 from symscale.parallel.strategy import strategy
@@ -15,6 +15,7 @@ from symscale.programs.program import Keep, Program, program
 from symscale.programs.sharded import ShardedProgram
 from symscale.xla.check_lines import split_lines
 from symscale.xla.compare import Comparison, compare
+from symscale.xla.compare_known import KNOWN
 from symscale.xla.compare_lists import derived
 from symscale.xla.compile import Compiled, compile_all
 from symscale.xla.emit import Pass, auto
@@ -42,17 +43,6 @@ class Subject:
             return self.sharded.forward, self.sharded.backward
         return (self.sharded.forward if self.which == "forward" else self.sharded.backward,)
 
-    @property
-    def used(self) -> frozenset[str]:
-        """The mesh axes that any array of the passes is sharded over."""
-        return frozenset(
-            name
-            for phase in self.phases
-            for step in phase.computes
-            for array in (*step.inputs, step.output)
-            for name in array.axes
-        ) | {name for phase in self.phases for move in phase.collectives for name in move.axes}
-
     def written(self) -> Written:
         """The JAX source."""
         if self.explicit:
@@ -60,10 +50,14 @@ class Subject:
         return auto(self.sharded, self.setting, self.which, self.pinned)
 
     def compared(self, compiled: Compiled) -> Comparison:
-        """Derived against emitted, from the module after SPMD partitioning."""
+        """Derived against emitted, from the module after SPMD partitioning.
+
+        What is written out must be emitted exactly: no difference is explained there.
+        """
         report = read_hlo(compiled.spmd, self.setting.mesh)
         flops = sum(self.setting.number(phase.flops) for phase in self.phases)
-        return compare(derived(self.phases, self.setting), report, flops, self.used)
+        known = () if self.explicit else KNOWN
+        return compare(derived(self.phases, self.setting), report, flops, known)
 
 
 @dataclass(frozen=True)
@@ -197,8 +191,19 @@ def source(
 def _subject(question: Question, which: Pass, explicit: bool, pinned: bool) -> Subject:
     sharded = question.sharded("all" if which == "joint" else "activations")
     _check_sizes(question.sizes, sharded.program)
-    setting = Setting(question.mesh, default_sizes(sharded.program, question.mesh, question.sizes))
+    mesh = _in_use(sharded, question.mesh)
+    setting = Setting(mesh, default_sizes(sharded.program, mesh, question.sizes))
     return Subject(question.title, sharded, setting, which, explicit, pinned)
+
+
+def _in_use(sharded: ShardedProgram, mesh: Mapping[str, int]) -> dict[str, int]:
+    """The mesh without the axes that no sharding names: they hold copies, and XLA would find work
+    for them that the strategy does not give them.
+    """
+    names = {name for array in sharded.shardings.values() for name in array.axes}
+    for name in sorted(names - set(mesh)):
+        raise ShardingError(f"the mesh has no axis {name}; it has {', '.join(mesh)}")
+    return {name: size for name, size in mesh.items() if name in names}
 
 
 def _check_sizes(sizes: Iterable[str], whole: Program) -> None:

@@ -10,10 +10,9 @@ from typing import Any
 
 from symscale.algebra.table import Table
 from symscale.arrays.notation import axes_text
-from symscale.xla.compare_known import KNOWN, Left
+from symscale.xla.compare_known import KNOWN, Known, Left
 from symscale.xla.compare_lists import Derived, emitted_key, once_each
 from symscale.xla.readings import Emitted, HloReport
-
 
 #: Columns of a line, and of what is said of a derived collective in it.
 LINE = 100
@@ -152,8 +151,14 @@ class Comparison:
     def lines(self) -> list[str]:
         """The table, FLOPs, reasons and the unread list, for a terminal."""
         out = str(self.table()).splitlines() if self.rows else ["no collectives, on either side"]
-        agree = "exact" if self.derived_flops == self.emitted_flops else (
-            ratio_text(self.derived_flops, self.emitted_flops) if self.derived_flops else "only XLA"
+        agree = (
+            "exact"
+            if self.derived_flops == self.emitted_flops
+            else (
+                ratio_text(self.derived_flops, self.emitted_flops)
+                if self.derived_flops
+                else "only XLA"
+            )
         )
         out += ["", f"matrix FLOPs a device: derived {self.derived_flops:,}, "
                 f"XLA {self.emitted_flops:,}: {agree}"]  # fmt: skip
@@ -179,7 +184,7 @@ class Comparison:
 
 
 def compare(
-    derived: Sequence[Derived], report: HloReport, flops: int, used: Iterable[str] = ()
+    derived: Sequence[Derived], report: HloReport, flops: int, known: Sequence[Known] = KNOWN
 ) -> Comparison:
     """What was derived against what was read: equal collectives are paired first, then known
     differences are looked for among the rest.
@@ -188,14 +193,14 @@ def compare(
         derived: the derived collectives.
         report: what was read from XLA's module.
         flops: derived matrix FLOPs on a device.
-        used: mesh axes that any sharding names.
+        known: the differences that are taken for explained.
     """
-    rows, left = _paired(derived, report, flops, frozenset(used))
+    rows, left = _paired(derived, report, flops)
     flops_why = ""
-    for known in KNOWN:
-        while found := known.find(left):
-            rows.append(Row(tuple(found.derived), tuple(found.emitted), known.reason))
-            flops_why = flops_why or (known.reason if known.moves_flops else "")
+    for one in known:
+        while found := one.find(left):
+            rows.append(Row(tuple(found.derived), tuple(found.emitted), one.reason))
+            flops_why = flops_why or (one.reason if one.moves_flops else "")
             left = left.without(found)
     rows += _rest(left)
     same = flops == report.dot_flops
@@ -204,9 +209,7 @@ def compare(
     )
 
 
-def _paired(
-    derived: Sequence[Derived], report: HloReport, flops: int, used: frozenset[str]
-) -> tuple[list[Row], Left]:
+def _paired(derived: Sequence[Derived], report: HloReport, flops: int) -> tuple[list[Row], Left]:
     waiting = list(once_each(report.collectives))
     rows, alone = [], []
     for one in derived:
@@ -216,9 +219,7 @@ def _paired(
         else:
             waiting.remove(found)
             rows.append(Row((one,), (found,)))
-    left = Left(
-        tuple(derived), tuple(alone), tuple(waiting), flops, report.dot_flops, report.mesh, used
-    )
+    left = Left(tuple(derived), tuple(alone), tuple(waiting), flops, report.dot_flops, report.mesh)
     return rows, left
 
 

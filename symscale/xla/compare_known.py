@@ -30,8 +30,8 @@ class Found:
 
 @dataclass(frozen=True)
 class Left:
-    """What found no equal, with what is needed to judge it: all derived collectives, matrix FLOPs on
-    a device by both accounts, and the mesh.
+    """What found no equal, with what is needed to judge it: all derived collectives, the mesh, and
+    matrix FLOPs on a device by both accounts.
     """
 
     all_derived: tuple[Derived, ...]
@@ -40,7 +40,6 @@ class Left:
     flops: int
     other_flops: int
     mesh: Mapping[str, int] = field(default_factory=dict)
-    used: frozenset[str] = frozenset()
 
     def without(self, found: Found) -> Left:
         """What is left when a group is taken out."""
@@ -79,21 +78,10 @@ def _pairs(left: Left) -> Iterator[tuple[Derived, Emitted]]:
             yield own, other
 
 
-def _idle(left: Left) -> Found:
-    """Collectives over an axis that no sharding uses, with fewer FLOPs for it."""
-    idle = {name for name in left.mesh if name not in left.used and left.mesh[name] > 1}
-    names = {axis.partition(":")[0] for other in left.emitted for axis in other.axes}
-    if idle & names:
-        return Found(left.derived, left.emitted)
-    return Found()
-
-
 def _added_late(left: Left) -> Found:
     """More reductions like that of a sum of gradients."""
     for own in left.all_derived:
-        more = tuple(
-            e for e in left.emitted if own.added and e.kind in _SUMS and _reduces(own, e)
-        )
+        more = tuple(e for e in left.emitted if own.added and e.kind in _SUMS and _reduces(own, e))
         if more:
             return Found(tuple(d for d in left.derived if d == own)[:1], more)
     return Found()
@@ -167,10 +155,12 @@ def _nested(left: Left) -> Found:
 
 def _by_result(left: Left) -> Found:
     """A product sharded as its result lies, so operands are gathered and work is repeated."""
-    more = left.other_flops > left.flops
-    staged = any("staged" in e.note for e in left.emitted)
-    lost = any(d.kind == "ReduceScatter" for d in left.derived)
-    if more and staged and lost:
+    sums = {frozenset(d.axes) for d in left.derived if d.kind == "ReduceScatter"}
+    only_sums = bool(sums) and all(d.kind == "ReduceScatter" for d in left.derived)
+    staged = tuple(e for e in left.emitted if "staged" in e.note)
+    same_axes = bool(staged) and all(frozenset(e.axes) in sums for e in staged)
+    kinds = {e.kind for e in left.emitted}
+    if left.other_flops > left.flops and only_sums and same_axes and kinds <= {"AllGather", *_SUMS}:
         return Found(left.derived, left.emitted)
     return Found()
 
@@ -182,7 +172,7 @@ def _gathered_twice(left: Left) -> Found:
 
 
 def _windowed(left: Left) -> Found:
-    """A gather or reduction as a chain of permutes over the same axes with the same bytes in all."""
+    """A gather or reduction as a chain of permutes over the same axes, as many bytes in all."""
     for own in left.derived:
         chain = tuple(
             e for e in left.emitted if e.kind == "CollectivePermute" and _same_axes(own, e)
@@ -193,11 +183,14 @@ def _windowed(left: Left) -> Found:
     return Found()
 
 
+def _kinds(left: Left) -> set[str]:
+    return {d.kind for d in left.derived} | {e.kind for e in left.emitted}
+
+
 def _one_array(left: Left) -> bool:
     """Whether what is left are moves of a single array, without reductions."""
     names = {d.array.partition("[")[0] for d in left.derived}
-    kinds = {one.kind for one in (*left.derived, *left.emitted)}
-    return len(names) == 1 and bool(left.emitted) and kinds <= set(_MOVES)
+    return len(names) == 1 and bool(left.emitted) and _kinds(left) <= set(_MOVES)
 
 
 def _bytes(side: Sequence[Derived] | Sequence[Emitted]) -> int:
@@ -217,52 +210,92 @@ def _sub_axes(left: Left) -> Found:
 
 def _smaller_operand(left: Left) -> Found:
     """Other operands moved over the same axes, fewer bytes in all, for the same FLOPs."""
-    kinds = {one.kind for one in (*left.derived, *left.emitted)}
-    axes = {frozenset(one.axes) for one in (*left.derived, *left.emitted)}
+    axes = {frozenset(d.axes) for d in left.derived} | {frozenset(e.axes) for e in left.emitted}
     names = {d.array.partition("[")[0] for d in left.all_derived}
     cheaper = 0 < _bytes(left.emitted) < _bytes(left.derived)
     alike = left.flops == left.other_flops and len(axes) == 1
-    if kinds <= {"AllGather", "AllToAll"} and cheaper and alike and len(names) > 1:
+    if _kinds(left) <= {"AllGather", "AllToAll"} and cheaper and alike and len(names) > 1:
         return Found(left.derived, left.emitted)
     return Found()
 
 
 def _gathered_first(left: Left) -> Found:
-    """Moves over the same axes that gather before they exchange or slice, at no fewer bytes."""
+    """Moves over the same axes that gather before they exchange, at no fewer bytes."""
     if not _one_array(left) or _bytes(left.emitted) < _bytes(left.derived):
         return Found()
     axes = {name for d in left.derived for name in d.axes}
     within = all(set(e.axes) <= axes for e in left.emitted)
     exchanged = any(d.kind in ("AllToAll", "CollectivePermute") for d in left.derived)
-    if within and (exchanged or len(left.derived) == len(left.emitted) == 1):
+    if within and exchanged:
         return Found(left.derived, left.emitted)
     return Found()
 
 
 KNOWN: tuple[Known, ...] = (
-    Known("idle axis", "an axis of the mesh that the shardings leave idle: XLA splits the work over "
-          "it and pays in communication", _idle, True),
-    Known("one dim at a time", "XLA reduces over one summed dim at a time, the whole array each time; "
-          "one AllReduce over all the axes is cheaper", _one_dim_at_a_time),
-    Known("added late", "XLA reduces each part of a gradient and adds afterwards; adding the partial "
-          "sums first (JAX's `unreduced` in Explicit mode) needs one reduction", _added_late),
-    Known("nested sum", "a summed dim lies over nested axes: XLA gathers both operands whole and "
-          "every device does all the work; the rule gathers the finer part and reduces", _nested, True),
-    Known("by its result", "XLA shards the product as its result lies, gathers operands and repeats "
-          "work; a constraint on the product before its reduction mends it", _by_result, True),
-    Known("two scatters", "XLA has no ReduceScatter into two dims: it reduces the whole array and "
-          "slices", _two_scatters),
-    Known("slice or gather", "the result is smaller than the operand to be gathered: XLA slices the "
-          "whole operand, works on a part of the sum and reduces; fewer FLOPs, dearer in bytes",
-          _sliced, True),
-    Known("gathered twice", "XLA gathers an array a second time: two gathers of one operand are not "
-          "merged when their device groups come in two spellings", _gathered_twice),
-    Known("collective matmul", "XLA moves the same bytes in a chain of permutes to overlap them with "
-          "the product", _windowed),
-    Known("numbers known", "XLA knows the sizes: one block lies within another, or an axis splits in "
-          "two; a rule for any axis sizes cannot say so", _sub_axes),
-    Known("smaller operand", "which operand of the product moves depends on the sizes: XLA, which "
-          "knows them, moves the smaller; a rule for any sizes moves the weight", _smaller_operand),
-    Known("gathers first", "XLA gathers before it exchanges or slices, which moves no fewer bytes",
-          _gathered_first),
-)  # fmt: skip
+    Known(
+        "one dim at a time",
+        "XLA reduces over one summed dim at a time, the whole array each time; one AllReduce over "
+        "all the axes is cheaper",
+        _one_dim_at_a_time,
+    ),
+    Known(
+        "added late",
+        "XLA reduces each part of a gradient and adds afterwards; adding the partial sums first "
+        "(JAX's `unreduced` in Explicit mode) needs one reduction",
+        _added_late,
+    ),
+    Known(
+        "nested sum",
+        "a summed dim lies over nested axes: XLA gathers both operands whole and every device does "
+        "all the work; the rule gathers the finer part and reduces",
+        _nested,
+        True,
+    ),
+    Known(
+        "by its result",
+        "XLA shards the product as its result lies, gathers operands and repeats work; a "
+        "constraint on the product before its reduction mends it",
+        _by_result,
+        True,
+    ),
+    Known(
+        "two scatters",
+        "XLA has no ReduceScatter into two dims: it reduces the whole array and slices",
+        _two_scatters,
+    ),
+    Known(
+        "slice or gather",
+        "the result is smaller than the operand to be gathered: XLA slices the whole operand, "
+        "works on a part of the sum and reduces; fewer FLOPs, dearer in bytes",
+        _sliced,
+        True,
+    ),
+    Known(
+        "gathered twice",
+        "XLA gathers an array a second time: two gathers of one operand are not merged when their "
+        "device groups come in two spellings",
+        _gathered_twice,
+    ),
+    Known(
+        "collective matmul",
+        "XLA moves the same bytes in a chain of permutes to overlap them with the product",
+        _windowed,
+    ),
+    Known(
+        "numbers known",
+        "XLA knows the sizes: one block lies within another, or an axis splits in two; a rule for "
+        "any axis sizes cannot say so",
+        _sub_axes,
+    ),
+    Known(
+        "smaller operand",
+        "which operand of the product moves depends on the sizes: XLA, which knows them, moves the "
+        "smaller; a rule for any sizes moves the weight",
+        _smaller_operand,
+    ),
+    Known(
+        "gathers first",
+        "XLA gathers where blocks could be exchanged, or gathers before it exchanges",
+        _gathered_first,
+    ),
+)

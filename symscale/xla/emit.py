@@ -53,8 +53,8 @@ def auto(
     >>> sharded = two_matmul_layer().shard("In[B_X, D]", "Win[D_X, F]")
     >>> written = auto(sharded, Setting({"X": 4}, {"B": 16, "D": 32, "F": 64}))
     >>> [line.strip() for line in written.text.splitlines() if "einsum" in line]
-    ['Tmp = placed(jnp.einsum("ab,bc->ac", In, Win), "Tmp")', 'Out = placed(jnp.einsum("ab,bc->ac",\
- Tmp, Wout), "Out")']
+    ['Tmp = placed(jnp.einsum("ab,bc->ac", In, Win), "Tmp")', 'Out = jnp.einsum("ab,bc->ac", \
+Tmp, Wout)']
     """
     made = _Auto(sharded, setting, pinned)
     if which == "forward":
@@ -176,8 +176,7 @@ class _Auto:
 
     def _backward_line(self, step: Compute, roots: _Roots) -> str:
         operands = [
-            self._copy(self._root(roots.of(array)), roots.of(array), array)
-            for array in step.inputs
+            self._copy(self._root(roots.of(array)), roots.of(array), array) for array in step.inputs
         ]
         operands += [self._kept(step, name) for name in kept_rows(step.op)]
         made = self.writer.expression(step, operands)
@@ -255,7 +254,7 @@ class _Auto:
 
 
 def unreduced_sums(phase: Phase) -> dict[Array, tuple[Compute, ...]]:
-    """The sums of gradients whose parts are products that lie as partial sums, with these products."""
+    """The sums of gradients whose parts are products that lie as partial sums, with their parts."""
     products = {
         step.output: step for step in phase.computes
         if isinstance(step.op, Einsum) and step.output.unreduced

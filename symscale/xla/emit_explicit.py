@@ -187,9 +187,7 @@ _WRITERS: dict[type[Move], Callable[[Move, str, Setting], str]] = {
 }
 
 
-def permutation(
-    before: Array, after: Array, mesh: dict[str, int]
-) -> tuple[tuple[int, int], ...]:
+def permutation(before: Array, after: Array, mesh: dict[str, int]) -> tuple[tuple[int, int], ...]:
     """Who sends its block to whom when the axes on the dims take another order: pairs of places in
     the mesh of these axes, counted with the first axis as the major one.
 

@@ -34,38 +34,38 @@ def wide(values):
     """Rows' statistics are collected in f32."""
     return values.astype(jnp.float32)
 ''',
-    '''
+    """
 def copy(x):
     return x
-''',
-    '''
+""",
+    """
 def add(x, y):
     return x + y
-''',
-    '''
+""",
+    """
 def mul(x, y):
     return x * y
-''',
-    '''
+""",
+    """
 def relu(x):
     return jnp.maximum(x, 0)
-''',
-    '''
+""",
+    """
 def gelu(x):
     return x * 0.5 * (1 + lax.erf(x * 0.7071067811865476))
-''',
-    '''
+""",
+    """
 def silu(x):
     return x * lax.logistic(x)
-''',
-    '''
+""",
+    """
 def swiglu(x, y):
     return silu(x) * y
-''',
-    '''
+""",
+    """
 def geglu(x, y):
     return gelu(x) * y
-''',
+""",
     '''
 def rope(x, sign, first, last):
     """Neighbours of the last dim turned by an angle that grows along the first."""
@@ -79,25 +79,25 @@ def rope(x, sign, first, last):
     turned = jnp.stack((even * cos - odd * sin, even * sin + odd * cos), axis=-1)
     return turned.reshape(x.shape).astype(x.dtype)
 ''',
-    '''
+    """
 def softmax(x, dims, axes, count):
     raised = jnp.exp(wide(x) - largest(wide(x), dims, axes))
     return (raised / total(raised, dims, axes)).astype(x.dtype)
-''',
-    '''
+""",
+    """
 def softmax_reverse(wrt, grad, y, dims, axes, count):
     along = total(wide(grad) * wide(y), dims, axes)
     return (wide(y) * (wide(grad) - along)).astype(grad.dtype)
-''',
+""",
     '''
 def rms(x, dims, axes, count):
     """One over the root of a row's mean square."""
     return lax.rsqrt(total(wide(x) * wide(x), dims, axes) / count + 1e-6)
 ''',
-    '''
+    """
 def rmsnorm(x, gain, dims, axes, count):
     return (wide(x) * rms(x, dims, axes, count)).astype(x.dtype) * gain
-''',
+""",
     '''
 def rmsnorm_reverse(wrt, grad, x, gain, scale, dims, axes, count):
     """``scale`` is what the forward pass kept of each row."""
@@ -114,11 +114,11 @@ def moments(x, dims, axes, count):
     square = total(wide(x) * wide(x), dims, axes) / count
     return mean, lax.rsqrt(square - mean * mean + 1e-6)
 ''',
-    '''
+    """
 def layernorm(x, gain, bias, dims, axes, count):
     mean, scale = moments(x, dims, axes, count)
     return ((wide(x) - mean) * scale).astype(x.dtype) * gain + bias
-''',
+""",
     '''
 def layernorm_reverse(wrt, grad, x, gain, bias, mean, scale, dims, axes, count):
     """``mean`` and ``scale`` are what the forward pass kept of each row."""

@@ -49,11 +49,11 @@ def argument(name, shape, dtype):
     """An argument by shape and sharding; nothing is allocated."""
     return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding(name))
 '''
-_MAIN = '''
+_MAIN = """
 
 if __name__ == "__main__":
     print(PROGRAM.lower(*ARGUMENTS).compile().as_text())
-'''
+"""
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ _TAKEN = frozenset(
     (
         *keyword.kwlist, *dir(builtins), *FUNCTIONS,
         "jax", "jnp", "np", "os", "lax", "P", "Mesh", "NamedSharding", "AxisType",
-        "MESH", "SPECS", "ARGUMENTS", "PROGRAM", "RESULTS", "argument", "placed", "products", "forward", "backward",
-        "joint", "local", "sharding",
+        "MESH", "SPECS", "ARGUMENTS", "PROGRAM", "RESULTS", "argument", "placed", "forward",
+        "backward", "functools", "operator", "joint", "local", "sharding",
     )
 )  # fmt: skip
 _DTYPES = {

@@ -74,7 +74,7 @@ class Writer:
             return self._call("scattered", *operands, str(self.shape(step.output)), first)
         table = step.inputs[1]
         if not self.local:
-            return f"jnp.take({operands[1]}, {operands[0]}, axis=0, mode=\"clip\")"
+            return f'jnp.take({operands[1]}, {operands[0]}, axis=0, mode="clip")'
         return self._call("taken", operands[1], operands[0], self._first(table, op.row))
 
     def _pointwise(self, op: Pointwise, step: Compute, operands: Sequence[str]) -> str:
@@ -106,9 +106,7 @@ class Writer:
         dims = {dim.name: dim.size for a in (*op.inputs, op.output) for dim in a.dims}
         return prod(self.setting.number(dims[label]) for label in op.over)
 
-    def _function(
-        self, op: Pointwise, step: Compute, lined: list[str], kept: list[str]
-    ) -> str:
+    def _function(self, op: Pointwise, step: Compute, lined: list[str], kept: list[str]) -> str:
         name = op.function.name
         if op.reverse and name in ("copy", "add", "sum"):
             return lined[0]

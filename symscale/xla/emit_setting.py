@@ -16,8 +16,6 @@ from symscale.algebra.symbols import BUILT_IN, info
 from symscale.arrays.array import Array, Dim
 from symscale.programs.program import Program
 
-#: A dim is this many times a prime of its own: large enough that XLA weighs costs as it would at scale.
-_GRAIN = 1
 _PRIMES = (3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59)
 
 
@@ -84,9 +82,7 @@ class Setting:
                 have = ", ".join(self.mesh)
                 raise ShardingError(f"{array.short}: the mesh has no axis {name}; it has {have}")
         array.check(self._values)
-        return tuple(
-            self.number(dim.size) // self.ways(dim.axes) for dim in array.dims
-        )
+        return tuple(self.number(dim.size) // self.ways(dim.axes) for dim in array.dims)
 
     def to_dict(self) -> dict[str, Any]:
         """Mesh and sizes."""
@@ -114,7 +110,7 @@ def default_sizes(
 
     >>> from symscale.models.decoder import two_matmul_layer
     >>> default_sizes(two_matmul_layer(), {"X": 4})
-    {'B': 384, 'D': 640, 'F': 896}
+    {'B': 12, 'D': 20, 'F': 28}
     """
     dims = {dim.name: dim for array in program.arrays.values() for dim in array.dims}
     symbols = sorted({s for dim in dims.values() for s in dim.size.free_symbols}, key=str)
@@ -124,7 +120,7 @@ def default_sizes(
     for name in sorted((s.name for s in symbols), key=lambda n: len(over.get(n, ()))):
         prime = next(primes)
         if name not in out:
-            out[name] = step * prime * _GRAIN * prod(out[below] for below in over.get(name, ()))
+            out[name] = step * prime * prod(out[below] for below in over.get(name, ()))
     return {name: out[name] for name in sorted(out)}
 
 

@@ -205,7 +205,7 @@ def test_llama_on_4096() -> None:
 
 
 def _data_parallel_bound(nodes: int) -> Expr:
-    """Tokens a GPU from which data parallelism hides, a copy of the model being on so many nodes."""
+    """Tokens a GPU from which data parallelism hides, a copy being on so many nodes."""
     ways = 8 * nodes
     math = 8 * B * D * F / (X * ways * C)
     net = Hierarchy(Switch(), (LEAF,), {"X": Lay(X, (1, X))})

@@ -191,7 +191,7 @@ def torus_gather(n: int) -> Run:
 
 
 def switch_exchange(n: int) -> Run:
-    """AllToAll, or a direct AllGather or ReduceScatter: a chunk from each to each, one port each."""
+    """AllToAll, or a direct AllGather or ReduceScatter: a chunk from each to each."""
     return run(
         (i, Piece((i, j), ("switch", j)))
         for away in range(1, n)

@@ -104,7 +104,10 @@ def test_a_third_axis_at_half_the_rate() -> None:
     trn2 = chip("trn2")
     egress = Rational(str(fact("trainium2", "scaleup", "chip_oneway")["v"]))
     assert 2 * trn2[W_ici] + trn2[W_ici] / 2 == egress
-    assert trn2.placement(["X", "Y"], {"X": 4, "Y": 16}).axes[0].rate == trn2[W_ici] / 2
+    placed = trn2.placement(["X", "Y"], {"X": 4, "Y": 16})
+    assert [one.rate for one in placed.axes] == [trn2[W_ici] / 2, 2 * trn2[W_ici]]
+    # Y lies over both axes of an instance, which the formula has as a number.
+    assert placed.network().time("AllGather", W_ici, ["Y"]) == Rational(1, 2)
 
 
 @pytest.mark.parametrize("name", BOOK)

@@ -129,7 +129,7 @@ def test_an_all_reduce_takes_no_less_than_its_links(row: dict[str, Any]) -> None
 
 
 def test_bus_bandwidth_passes_the_links_only_where_the_switch_adds() -> None:
-    best = {name: 0.0 for name in ("a100", "h200")}
+    best = dict.fromkeys(("a100", "h200"), 0.0)
     for row in ROWS["collectives"]:
         if row.get("what") == "busbw":
             best[row["chip"]] = max(best[row["chip"]], row["GBps"])

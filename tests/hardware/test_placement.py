@@ -14,7 +14,7 @@ from sympy import Integer, Rational
 
 from symscale import chip, training
 from symscale.algebra.errors import HardwareError
-from symscale.algebra.symbols import B, W_dcn, W_nvlink, X, Y, axis, t_hop
+from symscale.algebra.symbols import B, W_dcn, W_ici, W_nvlink, X, Y, axis, t_hop
 from symscale.hardware.chips import chips
 from symscale.hardware.figure import MissingFigure
 from symscale.hardware.layouts import layout_choice
@@ -137,8 +137,9 @@ def test_a_pair_in_a_full_mesh_has_one_link() -> None:
     mi300x = chip("mi300x")
     pair, all_of_them = (mi300x.placement(["X"], {"X": size}).axes[0].rate for size in (2, 8))
     assert (pair, all_of_them) == (64 * 10**9, 448 * 10**9)
-    assert isinstance(mi300x.network(["X"]), FullMesh)
+    assert mi300x.network(["X"]) == Switch()
     net = mi300x.network(["X"], "ring", {"X": 8})
+    assert isinstance(net, FullMesh)
     assert same(net.point_to_point(B), 7 * B / W_nvlink)
 
 
@@ -179,13 +180,11 @@ def test_physical_axes_of_a_torus() -> None:
     net = placed.network("ring")
     assert isinstance(net, Torus)
     values = {**placed.layout.bindings, X: 128}
-    assert net.bandwidth(["X"]).subs(values) == Rational(3, 2) * net.bandwidth(["X"]).subs(
-        values
-    ) / Rational(3, 2)
+    assert net.bandwidth(["X"]).subs(values) == Rational(3, 2) * W_ici
     assert "1 wrap" in str(placed)
     # An AllToAll over 16x16 goes as long as one over 16, not over 256.
     whole = v5e.network(["X"], "ring", {"X": 256})
-    assert whole.time("AllToAll", B, ["X"]) == 4 * B / axis("W_ici")
+    assert whole.time("AllToAll", B, ["X"]) == 4 * B / W_ici
     assert v5e.network(["X"], "latency", {"X": 256}).hops("AllGather", ["X"]) == 16
 
 
@@ -227,6 +226,8 @@ def test_sums_in_switches() -> None:
             2 * sharp.time("AllReduce", 2 * B, axes).subs({**h100, X: 4, Y: 8, B: 1}),
         )
         assert plain.time("AllGather", B, axes) == sharp.time("AllGather", B, axes)
+    with pytest.raises(HardwareError, match="no level 'nod' on h100; levels are leaf, node, spine"):
+        h100.network(["X", "Y"], "ideal", sizes, reduces=["nod"])
 
 
 def test_latency_over_levels() -> None:

@@ -9,6 +9,7 @@ import pytest
 from symscale.algebra.errors import ModelError
 from symscale.models.model import Model, model
 from symscale.models.params import experts_touched
+from symscale.models.quantised import stored_formats
 from tests.models.cases import given, gpt2, llama, number, right, wrong
 
 LATENT: dict[str, Any] = {
@@ -206,3 +207,42 @@ def test_distinct_experts_of_a_batch(experts: int, picked: int, batch: int) -> N
     assert found * len(ways) == touched
     if experts == given("ME-17")["experts"]:
         assert float(found) == right("ME-17")["expected_distinct"]
+
+
+class TestQuantisedConfigurations:
+    @pytest.mark.parametrize(("name", "gib"), [("gpt-oss-120b", 60.8), ("gpt-oss-20b", 12.8)])
+    def test_published_checkpoint_sizes(self, name: str, gib: float) -> None:
+        found = model(name)
+        stored = number(found, found.weight_bytes("bf16", stored_formats(found.config)))
+        assert round(float(stored) / 2**30, 1) == gib
+
+    @pytest.mark.parametrize(
+        ("keys", "bits"),
+        [
+            ({"quant_method": "gptq", "bits": 4, "group_size": 128}, 4.125),
+            ({"quant_method": "awq", "bits": 8, "group_size": 64}, 8.25),
+            ({"quant_method": "fp8"}, 8),
+            ({"quant_method": "fp8", "weight_block_size": [128, 128]}, 8 + 32 / 128**2),
+            (given("PC-05")["quantization_config"], 4),
+        ],
+    )
+    def test_bits_of_the_matrices_alone(self, keys: dict[str, Any], bits: float) -> None:
+        found, plain = llama(quantization_config=keys), llama()
+        assert found.params.count == plain.params.count
+        formats = stored_formats(found.config)
+        assert {float(kind.bits_per_weight) for kind in formats.values()} == {bits}
+        assert "embedding" not in formats
+        assert "norms" not in formats
+
+    @pytest.mark.parametrize(
+        "keys",
+        [
+            {"quant_method": "magic"},
+            {"quant_method": "gptq", "bits": 4.5},
+            {"quant_method": "awq", "bits": 4, "group_size": "all"},
+        ],
+    )
+    def test_what_is_not_known_is_refused(self, keys: dict[str, Any]) -> None:
+        with pytest.raises(ModelError) as caught:
+            stored_formats(llama(quantization_config=keys).config)
+        assert str(caught.value).isprintable()

@@ -127,7 +127,7 @@ def test_formulas_stay_symbols() -> None:
     assert found.total.free_symbols == {L, D, F, N, K, H, V}
     table = found.table()
     assert table.columns == ("component", "count", "formula")
-    assert sum(row[2] for row in table.rows[:-1]) == table.rows[-1][2] == found.count
+    assert sum(row[1] for row in table.rows[:-1]) == table.rows[-1][1] == found.count
     assert found.active == found.total
 
 

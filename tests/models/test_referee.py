@@ -30,7 +30,7 @@ NOT_A_MATRIX = re.compile(
     r"relative_attention_bias|bias|pooler"
 )
 TABLE = re.compile(
-    r"wte|word_embeddings|embed_tokens|embed_in|^(model\.)?shared\.weight|^model\.embeddings"
+    r"wte|word_embeddings|embed_tokens|embed_in|^(model\.)?shared\.weight|^(model|backbone)\.embeddings"
 )
 
 

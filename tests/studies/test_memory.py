@@ -91,7 +91,9 @@ def test_activations_that_the_backward_pass_reads() -> None:
 def test_checkpoints() -> None:
     block = training(LLAMA, "fsdp+tp", checkpoints="block").formulas.memory["activations"]
     assert equal(block, L * 2 * B * D / (X * Y))
-    named = training(LLAMA, "fsdp+tp", checkpoints=("In", "Gate", "Up")).formulas.memory["activations"]
+    named = training(LLAMA, "fsdp+tp", checkpoints=("In", "Gate", "Up")).formulas.memory[
+        "activations"
+    ]
     assert equal(named, L * 2 * B * (D + 2 * F) / (X * Y))
     for kind in STATES:
         assert equal(

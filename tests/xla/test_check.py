@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -68,7 +67,7 @@ def test_a_collective_in_a_loop_counts_as_often_as_it_runs() -> None:
 def test_another_collective_is_not_explained_away(other: Emitted) -> None:
     weight = Derived("AllGather", ("Y",), 60, "bf16", "In[B, D_Y] -> In[B, D]")
     paired = Emitted("AllGather", ("Y",), 60, "bf16")
-    made = compare([GATHER, weight], report(other, paired), 0, "XY")
+    made = compare([GATHER, weight], report(other, paired), 0)
     assert not made.exact
     assert not made.explained
     assert any("not explained" in line for line in made.lines())
@@ -88,7 +87,7 @@ def test_what_was_not_read_is_a_failure() -> None:
 
 def test_lines_fit_a_hundred_columns() -> None:
     long = replace(GATHER, array="VeryLongName(OfAPart)[b_X, T, K_Y, G_Z, H]{U_XYZ} -> A")
-    made = compare([long], report(Emitted("AllReduce", ("X", "Y"), 10**12, "bf16")), 0, "XY")
+    made = compare([long], report(Emitted("AllReduce", ("X", "Y"), 10**12, "bf16")), 0)
     assert max(map(len, str(made).splitlines())) <= 100
 
 
@@ -96,7 +95,9 @@ def test_lines_fit_a_hundred_columns() -> None:
 
 
 def test_sharded_lines_are_a_program_and_its_shardings() -> None:
-    plain, shards = split_lines(["softmax(A[I_X, J]; J) -> C[I_X, J]", "C[I_X, J] + B[J] -> D[I, J]"])
+    plain, shards = split_lines(
+        ["softmax(A[I_X, J]; J) -> C[I_X, J]", "C[I_X, J] + B[J] -> D[I, J]"]
+    )
     assert plain == ("softmax(A[I, J]; J) -> C[I, J]", "C[I, J] + B[J] -> D[I, J]")
     assert shards == ("A[I_X, J]", "C[I_X, J]", "B[J]", "D[I, J]")
 
@@ -143,10 +144,6 @@ def test_without_jax_one_line_says_how_to_get_it(
     assert said == 'symscale: JAX is not installed; get it with: pip install "symscale[xla]"\n'
 
 
-def test_checking_does_not_import_jax_here() -> None:
-    assert "jax" not in sys.modules or "jaxlib" in sys.modules
-
-
 # --- with JAX ----------------------------------------------------------------------------------
 
 
@@ -158,15 +155,18 @@ class Other(Subject):
 
     def written(self) -> Written:
         assert self.other is not None
-        return replace(Subject(self.name, self.other, self.setting, self.which, self.explicit)).written()
+        return replace(
+            Subject(self.name, self.other, self.setting, self.which, self.explicit)
+        ).written()
 
 
 WRONG = [
-    ("fsdp", ("In[B_X, D]", "Win[D, F_X]", "Wout[F, D_X]", "Tmp[B_X, F]", "Out[B_X, D]")),
+    ("fsdp", ("In[B_X, D]", "Win[D_X, F]", "Wout[F, D]", "Tmp[B_X, F_Y]", "Out[B_X, D]")),
     ("fsdp", ("In[B_X, D]", "Win[D, F]", "Wout[F, D_X]", "Tmp[B_X, F]", "Out[B_X, D]")),
     ("fsdp", ("In[B_Y, D]", "Win[D_Y, F]", "Wout[F, D_Y]", "Tmp[B_Y, F]", "Out[B_Y, D]")),
     ("tp", ("In[B, D_Y]", "Win[D, F_Y]", "Wout[F_Y, D]", "Tmp[B, F_Y]", "Out[B, D]")),
-    ("fsdp+tp", ("In[B_X, D_Y]", "Win[D_X, F_Y]", "Wout[F_X, D_Y]", "Tmp[B_X, F_Y]", "Out[B_X, D_Y]")),
+    ("fsdp+tp", ("In[B_X, D_Y]", "Win[D_X, F_Y]", "Wout[F_X, D_Y]", "Tmp[B_X, F_Y]",
+                 "Out[B_X, D_Y]")),
     ("2d", ("In[B, D_XY]", "Win[D_Y, F_X]", "Wout[F_X, D_Y]", "Tmp[B, F_X]", "Out[B, D_XY]")),
 ]  # fmt: skip
 
@@ -192,7 +192,7 @@ def test_exit_status_is_one_when_something_is_not_explained(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def wrong(sharded: ShardedProgram, *rest: Any) -> Written:
-        return right(two_matmul_layer().shard(*WRONG[0][1]), *rest)
+        return right(two_matmul_layer().shard(*WRONG[1][1]), *rest)
 
     right = check_module.auto
     arguments = ["check", "--strategy", "fsdp", "--mesh", "X=4"]

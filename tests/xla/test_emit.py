@@ -112,7 +112,7 @@ def test_quotients_get_whole_sizes() -> None:
     assert sizes["N"] % (8 * sizes["K"]) == 0
 
 
-RUN = '''
+RUN = """
 import importlib.util, sys
 import numpy as np
 
@@ -146,7 +146,7 @@ for other in others:
         assert np.abs(value - other[name]).max() <= 2e-4 * scale, name
         assert scale > 0, name
 print("agree", len(first))
-'''
+"""
 
 
 def in_f32(written: Written) -> str:

@@ -252,6 +252,31 @@ def _nemotron_part(
     )
 
 
+def state_space(keys: Keys) -> Body:
+    """State-space layers and nothing else: no attention, no feed-forward block."""
+    found = keys.require(
+        layers=("num_hidden_layers",), width=("hidden_size",), vocab=("vocab_size",)
+    )
+    inner = keys.a_size("expand", default=2) * found["width"]
+    given = keys.own.get("intermediate_size")
+    inner = keys.a_size("intermediate_size") if given is not None else inner
+    second = keys.model_type == "mamba2"
+    auto = keys.own.get("time_step_rank") in (None, "auto")
+    state = Mamba(
+        2 if second else 1,
+        keys.a_size("num_heads") if second else 1,
+        keys.a_size("head_dim") if second else inner,
+        keys.a_size("n_groups") if second else 1,
+        keys.a_size("state_size"),
+        keys.a_size("conv_kernel", default=4),
+        step_rank=-(-found["width"] // 16) if auto else keys.a_size("time_step_rank"),
+        conv_bias=keys.flag("use_conv_bias", default=True),
+        bias=keys.flag("use_bias"),
+    )
+    layer = Layer((Residual((state,)),))
+    return Body(found["width"], (layer,) * found["layers"], Ends(found["vocab"], keys.tied()))
+
+
 def lfm2(keys: Keys) -> Body:
     """Short convolutions with grouped-query attention in some layers."""
     found = dense.sizes(keys, Dense(act="activation"))
@@ -307,6 +332,9 @@ HYBRID: Mapping[str, Callable[[Keys], Body]] = MappingProxyType(
         "bamba": bamba,
         "granitemoehybrid": granite_hybrid,
         "jamba": jamba,
+        "mamba": state_space,
+        "mamba2": state_space,
+        "falcon_mamba": state_space,
         "nemotron_h": nemotron_h,
         "lfm2": lfm2,
         "recurrent_gemma": recurrent_gemma,

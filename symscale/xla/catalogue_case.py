@@ -1,0 +1,53 @@
+"""One case of the catalogue, and the meshes that the cases share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from symscale.programs.program import Keep, Program
+from symscale.programs.sharded import ShardedProgram
+from symscale.xla.check import Subject
+from symscale.xla.emit import Pass
+from symscale.xla.emit_setting import Setting, default_sizes
+
+MESH_XY = MappingProxyType({"X": 4, "Y": 2})
+MESH_XYZ = MappingProxyType({"X": 4, "Y": 2, "Z": 2})
+MESH_X = MappingProxyType({"X": 8})
+
+
+@dataclass(frozen=True)
+class Case:
+    """One program, its shardings, a mesh, and the pass that is compared."""
+
+    group: str
+    title: str
+    whole: Program
+    shards: tuple[str, ...]
+    mesh: Mapping[str, int]
+    which: Pass = "forward"
+    keep: Keep = "activations"
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    pinned: bool = False
+
+    @property
+    def name(self) -> str:
+        """What identifies the case."""
+        mesh = ",".join(f"{name}={size}" for name, size in self.mesh.items())
+        pinned = ", pinned" if self.pinned else ""
+        return f"{self.group}: {self.title} [{mesh}] {self.which}{pinned}"
+
+    @property
+    def sharded(self) -> ShardedProgram:
+        """The program under its shardings."""
+        return self.whole.shard(*self.shards, keep="all" if self.which == "joint" else self.keep)
+
+    @property
+    def setting(self) -> Setting:
+        """Mesh and sizes, those not given chosen so that arrays differ in bytes."""
+        return Setting(self.mesh, default_sizes(self.whole, self.mesh, self.sizes))
+
+    def subject(self, explicit: bool = False) -> Subject:
+        """What is to be checked."""
+        return Subject(self.name, self.sharded, self.setting, self.which, explicit, self.pinned)
