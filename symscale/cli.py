@@ -124,6 +124,7 @@ def _add_report(commands: Any) -> None:
     made.add_argument(
         "--seq", type=_count, metavar="T", help="sequence length; the model's context"
     )
+    made.add_argument("--layout", help="order of the axes (Y,X), links (X=2), pods (X=dcn)")
     made.add_argument("-o", "--output", required=True, metavar="DIR", help="folder to write to")
     made.add_argument("--format", type=_formats, default=FORMATS, metavar="tex,html,pdf")
 
@@ -249,6 +250,7 @@ def _report(options: argparse.Namespace) -> None:
             strategy=options.strategy,
             mesh=options.mesh,
             length=options.seq,
+            layout=options.layout,
             output=options.output,
             formats=options.format,
             progress=progress.step,

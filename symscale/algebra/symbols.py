@@ -24,9 +24,8 @@ class SymbolInfo:
     """What a symbol stands for.
 
     ``kind`` is ``dim`` (a size of a model or a batch), ``axis`` (the size of a mesh axis),
-    ``links``
-    (physical axes under a mesh axis), ``count``, ``rate`` (FLOP/s or bytes/s), ``time``, or ``number``
-    (any other positive number, perhaps a fraction).
+    ``links`` (physical axes under a mesh axis), ``count``, ``rate`` (FLOP/s or bytes/s), ``time``,
+    or ``number`` (any other positive number, perhaps a fraction).
     """
 
     name: str

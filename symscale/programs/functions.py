@@ -21,7 +21,7 @@ class Function:
     ``stats`` and ``reverse_stats`` are how many f32 numbers a row needs from all devices when the
     dims worked along are sharded (a softmax needs its maximum and its sum).
     ``saves_output`` says that the reverse needs the result and not the operands; ``linear`` that it
-    needs neither.
+    needs neither. ``shifts`` moves every row on by one along a single dim.
     """
 
     name: str
@@ -34,6 +34,7 @@ class Function:
     linear: bool = False
     saves_output: bool = False
     reduces: Reduction | None = None
+    shifts: bool = False
 
 
 FUNCTIONS = MappingProxyType(
@@ -49,6 +50,7 @@ FUNCTIONS = MappingProxyType(
             Function("swiglu", 2, 5, 8),
             Function("geglu", 2, 9, 14),
             Function("rope", 1, 3, 3, linear=True),
+            Function("shift", 1, 0, 0, along=True, linear=True, shifts=True),
             Function("softmax", 1, 5, 4, 2, 1, along=True, saves_output=True),
             Function("rmsnorm", 2, 4, 8, 1, 1, along=True),
             Function("layernorm", 3, 7, 11, 2, 2, along=True),

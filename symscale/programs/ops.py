@@ -102,6 +102,10 @@ class Pointwise(Op):
     reverse: bool = field(default=False, kw_only=True)
     wrt: int = field(default=0, kw_only=True)
 
+    def __post_init__(self) -> None:
+        if self.function.shifts and len(self.over) > 1:
+            raise ProgramError(f"{self.function.name} works along one dim: name a single one")
+
     @property
     def name(self) -> str:
         """The function's name, primed in reverse."""
@@ -127,6 +131,24 @@ class Pointwise(Op):
         """The function's operations on an element, times the elements on a device."""
         each = self.function.reverse_flops if self.reverse else self.function.flops
         return each * Mul(*(local[label] for label in self.labels))
+
+
+@dataclass(frozen=True)
+class Edge(Op):
+    """The last row along a dim (the first in reverse) of the part that each device holds."""
+
+    label: str = ""
+    reverse: bool = False
+
+    @property
+    def over(self) -> tuple[str, ...]:
+        """The dim along which the row is taken."""
+        return (self.label,)
+
+    @property
+    def moves_bytes(self) -> bool:
+        """The row is sent from where it lies."""
+        return False
 
 
 @dataclass(frozen=True)
@@ -226,5 +248,6 @@ def expression(op: Op, inputs: tuple[Array, ...]) -> str:
         return names[0]
     if isinstance(op, Pointwise) and op.name == "add":
         return " + ".join(names)
-    over = f"; {', '.join(op.over)}" if isinstance(op, Pointwise) and op.over else ""
+    along = op.over if isinstance(op, Pointwise | Edge) else ()
+    over = f"; {', '.join(along)}" if along else ""
     return f"{op.name}({', '.join(names)}{over})"

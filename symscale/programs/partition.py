@@ -12,6 +12,7 @@ from symscale.programs.layout import Layout, layout
 from symscale.programs.ops import Op, Pointwise
 from symscale.programs.phase import AddGradients, Compute, Step
 from symscale.programs.reshard import reshard
+from symscale.programs.shift import edge_moves, shift_layout
 
 
 @dataclass
@@ -43,8 +44,11 @@ class Partitioner:
         lying = tuple(self.copies[array.name][0] for array in op.inputs)
         target = self.wanted.get(op.output.name)
         where = layout(op, lying, target.sharding if target else None, self.weights)
+        if isinstance(op, Pointwise) and op.function.shifts:
+            where = shift_layout(op, where, lying[0])
         operands = tuple(self.fetch(array, where) for array in op.inputs)
         stat_axes = self.collect_statistics(op, where, operands)
+        operands += self.pass_edge(op, operands[0])
         partial = tuple(a for label in op.summed for a in where.get(label, ()))
         result = op.output.placed(where, partial)
         self.steps.append(Compute(op, operands, result, stat_axes))
@@ -112,7 +116,7 @@ class Partitioner:
         self, op: Op, where: Layout, operands: tuple[Array, ...]
     ) -> tuple[str, ...]:
         """The sums a function along sharded dims needs from all devices, one f32 a row each."""
-        if not isinstance(op, Pointwise) or op.function.reduces:
+        if not isinstance(op, Pointwise) or op.function.reduces or op.function.shifts:
             return ()
         axes = tuple(a for label in op.over for a in where.get(label, ()))
         if axes:
@@ -123,6 +127,17 @@ class Partitioner:
             move = AllReduce(before, row, axes, True, True)
             self.steps.extend([move] * op.stats)
         return axes
+
+    def pass_edge(self, op: Op, operand: Array) -> tuple[Array, ...]:
+        """What a shift along a sharded dim needs besides its operand: the neighbour's edge row."""
+        if not (isinstance(op, Pointwise) and op.function.shifts):
+            return ()
+        found = edge_moves(op, operand, operand.name not in self.hidable)
+        if found is None:
+            return ()
+        edge, move = found
+        self.steps += [Compute(edge, (operand,), move.before), move]
+        return (move.after,)
 
     def reduce_maximum(self, op: Op, result: Array) -> Array:
         """A maximum over a sharded dim cannot be left as a partial sum."""

@@ -44,6 +44,7 @@ def write_report(
     strategy: str,
     mesh: Mapping[str, int] | None,
     length: int | None,
+    layout: str | None = None,
     output: str,
     formats: tuple[str, ...],
     progress: Callable[[str], None],
@@ -56,7 +57,7 @@ def write_report(
     found = find_chip(chip)
     step = training(model, strategy)
     progress("mesh")
-    result = _placed(step, found, chips, batch, mesh, length)
+    result = _placed(step, found, chips, batch, mesh, length, layout)
     folder = make_directory(output)
     document = training_document(TrainingStudy(result, chips), progress)
     wanted, messages = _possible(formats)
@@ -72,18 +73,22 @@ def _placed(
     batch: int,
     mesh: Mapping[str, int] | None,
     length: int | None,
+    layout: str | None,
 ) -> StepResult:
     if chips > chip.reach:
         raise HardwareError(f"--chips {chips}: one {chip.name} pod has {chip.reach}")
     if mesh is None:
-        return mesh_options(step, chip, chips, batch, length)[0].result
+        best = mesh_options(step, chip, chips, batch, length)[0]
+        if layout is None:
+            return best.result
+        mesh = best.mesh
     size = 1
     for count in mesh.values():
         size *= count
     if size > chips:
         raise HardwareError(f"--mesh has {size} chips, but --chips is {chips}")
     numbers: dict[str, Any] = {"B": batch, **mesh, **({"T": length} if length else {})}
-    return step.at(chip, **numbers)
+    return step.at(chip, layout=layout, **numbers)
 
 
 def _possible(formats: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -143,9 +143,7 @@ def _tick(tick: Tick) -> str:
 def _walls(frame: _Frame) -> Iterator[str]:
     labels = []
     for wall in frame.picture.walls:
-        (x1, y1), (x2, y2) = (
-            (frame.x(x), frame.y(y)) for x, y in (wall.start, wall.end)
-        )
+        (x1, y1), (x2, y2) = ((frame.x(x), frame.y(y)) for x, y in (wall.start, wall.end))
         yield (
             f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" '
             'stroke="currentColor" stroke-width="1.8"/>'
@@ -189,7 +187,8 @@ def _tikz(figure: RegimesFigure) -> Iterator[str]:
     yield "  scale only axis, enlargelimits=false, axis on top, clip=false,"
     yield f"  xmin={picture.x_range[0]:.10g}, xmax={picture.x_range[1]:.10g},"
     yield f"  ymin={picture.y_range[0]:.10g}, ymax={picture.y_range[1]:.10g},"
-    yield f"  xlabel={{${to_latex(v)}$}}, ylabel={{${to_latex(w)}$}}, title={{{tex(figure.title)}}},"
+    yield f"  xlabel={{${to_latex(v)}$}}, ylabel={{${to_latex(w)}$}},"
+    yield f"  title={{{tex(figure.title)}}},"
     yield "  legend style={draw=none, at={(0,-0.17)}, anchor=north west, cells={anchor=west}}]"
     for index, region in enumerate(picture.regions):
         points = " ".join(f"({x:.10g},{y:.10g})" for x, y in region.corners)

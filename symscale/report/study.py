@@ -9,14 +9,14 @@ from typing import Any
 
 from sympy import Expr, Symbol
 
-from symscale.algebra.errors import HardwareError, ShardingError
+from symscale.algebra.errors import HardwareError, ShardingError, SolveError
 from symscale.algebra.substitution import bindings, evaluate
 from symscale.algebra.symbols import B, T, axis, n
 from symscale.hardware.chip import Chip
 from symscale.models.decoder import two_matmul_layer
 from symscale.models.model import Model
 from symscale.parallel.strategy import NAMES, Strategy, strategy
-from symscale.studies.conditions import ComputeBound, compute_bound
+from symscale.studies.conditions import ComputeBound, compute_bound, compute_bound_on
 from symscale.studies.meshes import MeshOption, mesh_options
 from symscale.studies.result import StepResult
 from symscale.studies.training import TrainingStep, training
@@ -53,6 +53,11 @@ class TrainingStudy:
     def length(self) -> int:
         """Tokens a sequence."""
         return int(self.result.values[T])
+
+    @property
+    def spans_nodes(self) -> bool:
+        """Whether the mesh reaches beyond one node of a chip without a torus."""
+        return self.chip.torus is None and self.result.chips > self.chip.domain
 
     @property
     def per_chip(self) -> float:
@@ -103,12 +108,17 @@ class Rival:
     @cached_property
     def step(self) -> TrainingStep:
         """The step under this strategy, on the chip's network."""
-        return training(self.study.model, self.strategy).on(self.study.chip)
+        sizes = self.mesh if self.study.spans_nodes else None
+        return training(self.study.model, self.strategy).on(self.study.chip, sizes=sizes)
 
     @cached_property
     def bound(self) -> ComputeBound:
         """When its layer of two matmuls is compute-bound, mesh axes one after another."""
-        return compute_bound(self.strategy, network=self.step.network)
+        try:
+            return compute_bound(self.strategy, network=self.step.network)
+        except SolveError:
+            # A tree of levels has no closed split: the study's own mesh is compared.
+            return compute_bound_on(self.strategy, self.mesh, self.step.network)
 
     @cached_property
     def mesh(self) -> Mapping[str, Any]:
@@ -133,9 +143,10 @@ class Rival:
         return float(evaluate(expr, self.values))
 
     @property
-    def wall(self) -> float:
-        """The wall of its compute-bound condition, in numbers."""
-        return self.number(self.bound.per_chip)
+    def wall(self) -> float | None:
+        """The wall of its compute-bound condition, in numbers; None where there is not just one."""
+        expr = self.bound.per_chip
+        return None if expr is None else self.number(expr)
 
     @property
     def measured(self) -> float:
@@ -152,6 +163,8 @@ class Rival:
         """
         first, *others = (axis(name) for name in self.strategy.mesh_axes)
         chips = float(self.study.chips)
+        if self.bound.mesh is not None or len(others) > 1:
+            return {axis(name): float(size) for name, size in self.mesh.items()}
         if self.bound.split is None or not others:
             return {first: chips}
         wanted = min(max(self.number(self.bound.split[first]), 1.0), chips)

@@ -187,10 +187,10 @@ def solve_monomial(relation: Eq, candidates: Iterable[Symbol]) -> tuple[Symbol, 
         raise SolveError(f"{relation} is no equation of two monomials")
     monomial = bases.ratio(ratio.numer, ratio.denom)
     powers = monomial.as_powers_dict()
-    for symbol in candidates:
-        power = powers.get(symbol, 0)
+    for one in candidates:
+        power = powers.get(one, 0)
         if power:
-            return symbol, (symbol**power / monomial) ** (1 / power)
+            return one, (one**power / monomial) ** (1 / power)
     raise SolveError(f"{relation} fixes none of {', '.join(map(str, candidates)) or 'the symbols'}")
 
 

@@ -84,7 +84,7 @@ def contradictory(parts: Iterable[Boolean]) -> bool:
 
 
 def _flat(conditions: Iterable[Boolean], kind: type, neutral: Boolean) -> dict[Boolean, None]:
-    parts = (p for c in conditions for p in (c.args if isinstance(c, kind) else (c,)))
+    parts = (p for c in conditions for p in (tuple(c.args) if c.func is kind else (c,)))
     return dict.fromkeys(part for part in parts if part != neutral)
 
 
@@ -227,7 +227,7 @@ def earliest(left: Expr, right: Expr) -> Expr:
 
 
 def _alternatives(wall: Expr, kind: type) -> tuple[Expr, ...]:
-    return wall.args if isinstance(wall, kind) else (wall,)
+    return tuple(wall.args) if wall.func is kind else (wall,)
 
 
 def _extreme(left: tuple[Expr, ...], right: tuple[Expr, ...], wanted: Signs) -> list[Expr]:

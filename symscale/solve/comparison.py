@@ -199,9 +199,7 @@ def _case(reader: SignReader, branch: Branch) -> Case:
     return Case(_conditions(reader, branch.known), branch.intervals, branch.why)
 
 
-def _conditions(
-    reader: SignReader, known: Iterable[tuple[Poly, Signs]]
-) -> tuple[Boolean, ...]:
+def _conditions(reader: SignReader, known: Iterable[tuple[Poly, Signs]]) -> tuple[Boolean, ...]:
     made = (reader.relation(core, signs) for core, signs in known)
     return tuple(condition for condition in made if condition != S.true)
 

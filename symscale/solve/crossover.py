@@ -48,7 +48,9 @@ def crossover(a: Any, b: Any, v: Symbol, given: Given | None = None) -> Crossove
     for side in (a, b, v):
         check_known(side)
     _check_present(a, b, v)
-    start = Derivation().then("where does this hold", Ge(a, b, evaluate=False), f"asked for {v} > 0")
+    start = Derivation().then(
+        "where does this hold", Ge(a, b, evaluate=False), f"asked for {v} > 0"
+    )
     sides = with_mesh(with_given(Sides(a, b, (), start), given, v), v)
     made = compare_all(sides.a, sides.b, v)
     if made.identical:

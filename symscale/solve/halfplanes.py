@@ -53,9 +53,8 @@ class HalfPlane:
         """Whether it certainly holds wherever the others do."""
         rows = [other.powers for other in others]
         for weights in cone_weights(self.powers, rows):
-            product = Mul(
-                *(power(o.coefficient, rational(w)) for o, w in zip(others, weights, strict=True) if w)
-            )
+            pairs = [pair for pair in zip(others, weights, strict=True) if pair[1]]
+            product = Mul(*(power(other.coefficient, rational(w)) for other, w in pairs))
             if compare(product, self.coefficient).signs <= PLUS | ZERO:
                 return True
         return False

@@ -149,7 +149,6 @@ def _stated(made: Expr, ratios: tuple[Expr, ...]) -> Derivation:
     return start
 
 
-
 def _rays(bases: Generators, ratios: tuple[Expr, ...]) -> list[Vector]:
     """The ratios' exponents; refuses sums, numbers, and ratios that cannot all be small."""
     rays: list[Vector] = []

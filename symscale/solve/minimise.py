@@ -141,11 +141,10 @@ def maximise(
     (sqrt(F)/sqrt(D), sqrt(D)*sqrt(F))
     """
     cost = check_cost(expr, "expr")
-    found = minimise(
-        1 / cost, over, subject_to, given=given, integer=integer, dividing=dividing
-    )
-    if isinstance(found, WholeOptimum):
-        return found.inverted(cost)
+    if integer is not None:
+        best = minimise(1 / cost, over, subject_to, given=given, integer=integer, dividing=dividing)
+        return best.inverted(cost)
+    found = minimise(1 / cost, over, subject_to, given=given, dividing=dividing)
     start = Derivation().then("maximise", cost, "as its reciprocal is minimised")
     steps = (start + found.derivation).then("the largest value", 1 / found.value, "the reciprocal")
     return replace(found, expr=cost, value=1 / found.value, derivation=steps, word="maximum")
@@ -201,7 +200,8 @@ def _cornered(cost: Expr, made: Program, steps: Derivation) -> Optimum:
         steps = _closing(steps, made, parts, value, found[0].point)
         return Optimum(cost, found[0].point, made.total(value), certificate, (), parts, steps)
     for piece in found:
-        steps = steps.then("where these terms are equal", piece.value, "a corner: dual weights >= 0")
+        reason = "a corner: dual weights not below zero"
+        steps = steps.then("where these terms are equal", piece.value, reason)
         steps = steps.then("this needs", piece.requires, "no other term is larger there")
     steps = steps.then("the smallest value", value, "the largest corner of the dual, by duality")
     total = made.total(value)

@@ -119,7 +119,7 @@ def _central(data: _Arms) -> tuple[Any, Any]:
         place, bound = _centred(data, place, bound, sharp)
         if not np.isfinite(bound) or abs(bound) > 1e6:
             break
-    sums, shares = data.values(place)
+    sums, _ = data.values(place)
     slack = np.maximum(bound - sums, 1e-300)
     weights = (1 / slack) / (1 / slack).sum()
     place, weights = polished(data, place, weights)

@@ -146,9 +146,7 @@ def _bounds(given: tuple[Any, Any], v: Symbol) -> XY:
     return log(low), log(high)
 
 
-def _clipped(
-    cell: Cell, values: Mapping[Symbol, Expr], frame: tuple[XY, XY]
-) -> list[Edge]:
+def _clipped(cell: Cell, values: Mapping[Symbol, Expr], frame: tuple[XY, XY]) -> list[Edge]:
     """The frame cut by each of the cell's half-planes; empty when nothing is left."""
     (x0, x1), (y0, y1) = frame
     edges: list[Edge] = [((x0, y0), None), ((x1, y0), None), ((x1, y1), None), ((x0, y1), None)]

@@ -38,7 +38,7 @@ Arm = tuple[Vector, Expr]  # the exponents of the two variables, and the coeffic
 
 @dataclass(frozen=True)
 class Cell:
-    """``term`` is the largest inside all ``planes``; the cell exists where all ``requires`` hold."""
+    """``term`` is the largest inside all ``planes``; the cell exists where ``requires`` holds."""
 
     term: Expr
     planes: tuple[HalfPlane, ...]
@@ -219,9 +219,7 @@ def _stages(
     return stages, Add(*rest), factor
 
 
-def _cells(
-    stages: list[list[Arm]], rest: Expr, both: tuple[Symbol, Symbol]
-) -> Iterator[Cell]:
+def _cells(stages: list[list[Arm]], rest: Expr, both: tuple[Symbol, Symbol]) -> Iterator[Cell]:
     """Each choice of one arm a stage whose region is not certainly empty."""
     for chosen in product(*(range(len(stage)) for stage in stages)):
         planes = [

@@ -114,7 +114,8 @@ def search(
             constraints that no whole point meets.
     """
     if kind not in get_args(Kind):
-        raise SolveError(f"integer={kind!r}: 'divisors' or 'powers of two'{near(str(kind), get_args(Kind))}")
+        hint = near(str(kind), get_args(Kind))
+        raise SolveError(f"integer={kind!r}: 'divisors' or 'powers of two'{hint}")
     _check_numbers(cost, unknowns, constraints)
     found = list(_points(unknowns, [_equation(c, unknowns) for c in constraints], kind, dividing))
     if not found:
@@ -173,9 +174,8 @@ def _points(
             tried += 1
             if tried > MOST_POINTS:
                 raise SolveError(f"more than {MOST_POINTS} whole points; bound the unknowns")
-            rest = [
-                amount // value ** powers[place] for amount, (powers, _) in zip(left, equations, strict=True)
-            ]
+            pairs = zip(left, equations, strict=True)
+            rest = [amount // value ** powers[place] for amount, (powers, _) in pairs]
             yield from extend((*done, value), rest)
 
     yield from extend((), [number for _, number in equations])
@@ -190,19 +190,20 @@ def _choices(
     dividing: Mapping[Symbol, int],
 ) -> list[int]:
     """The values an unknown may have, given what its equations leave."""
-    uses = [(powers, rest) for (powers, _), rest in zip(equations, left, strict=True) if powers[place]]
+    pairs = zip(equations, left, strict=True)
+    uses = [(powers, rest) for (powers, _), rest in pairs if powers[place]]
     limit = dividing.get(v, 0)
     for _, rest in uses:
         limit = gcd(limit, rest)
     if limit == 0:
-        raise SolveError(f"nothing bounds {v}: give a constraint on a product, or dividing={{{v}: ...}}")
+        raise SolveError(
+            f"nothing bounds {v}: give a constraint on a product, or dividing={{{v}: ...}}"
+        )
     every = divisors(limit) if kind == "divisors" else _powers_of_two(limit)
     chosen = [
         value for value in every if all(rest % value ** powers[place] == 0 for powers, rest in uses)
     ]
-    closing = [
-        (powers[place], rest) for powers, rest in uses if not any(powers[place + 1 :])
-    ]
+    closing = [(powers[place], rest) for powers, rest in uses if not any(powers[place + 1 :])]
     return [value for value in chosen if all(value**power == rest for power, rest in closing)]
 
 
@@ -211,7 +212,9 @@ def _powers_of_two(limit: int) -> list[int]:
     return [2**i for i in range(lowest.bit_length())]
 
 
-def _best(cost: Expr, unknowns: tuple[Symbol, ...], found: list[tuple[int, ...]]) -> tuple[int, ...]:
+def _best(
+    cost: Expr, unknowns: tuple[Symbol, ...], found: list[tuple[int, ...]]
+) -> tuple[int, ...]:
     """The point of the smallest cost; those within rounding of it are compared exactly."""
     import numpy as np
 

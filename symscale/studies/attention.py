@@ -12,15 +12,19 @@ from sympy import Expr, S, cancel
 from symscale.algebra.symbols import B, T
 from symscale.models.model import Model, is_score
 from symscale.programs.phase import Compute
+from symscale.programs.program import Program
 from symscale.solve.answer import Crossover
 from symscale.solve.crossover import crossover
+
+_DENSE = ("Wgate", "Win", "Wout")
+_EXPERTS = ("Wr", "Egate", "Ein", "Eout", "Sgate", "Sin", "Sout")
 
 #: What the scores may be compared with: the weights of the products on the other side.
 RIVALS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "projections": ("Wq", "Wk", "Wv", "Wo"),
-        "mlp": ("Wgate", "Win", "Wout"),
-        "layer": ("Wq", "Wk", "Wv", "Wo", "Wgate", "Win", "Wout"),
+        "mlp": (*_DENSE, *_EXPERTS),
+        "layer": ("Wq", "Wk", "Wv", "Wo", *_DENSE, *_EXPERTS),
     }
 )
 
@@ -59,12 +63,18 @@ def attention_passes(model: Model, rival: str = "mlp", causal: bool = False) -> 
     >>> attention_passes(model("llama-3-70b")).answer.threshold
     3*D*F/(2*H*N)
     """
-    phase = model.programs.layer.shard().forward
+    phase = _layer(model).shard().forward
     scores = sum((s.flops for s in phase.computes if is_score(s)), S.Zero)
     other = sum((s.flops for s in phase.computes if _uses(s, RIVALS[rival])), S.Zero)
     share = S.Half if causal else S.One
     left, right = cancel(share * scores / B), cancel(other / B)
     return AttentionShare(rival, left, right, crossover(left, right, T))
+
+
+def _layer(model: Model) -> Program:
+    """The one kind of layer there is, experts and all; a model of several kinds says so itself."""
+    kinds = {kind.program for kind in model.programs.kinds}
+    return kinds.pop() if len(kinds) == 1 else model.programs.layer
 
 
 def _uses(step: Compute, weights: tuple[str, ...]) -> bool:

@@ -13,7 +13,7 @@ from symscale.algebra.derivation import Derivation
 from symscale.algebra.errors import SolveError
 from symscale.algebra.links import IDEAL, Network
 from symscale.algebra.substitution import evaluate
-from symscale.algebra.symbols import info, links, to_latex
+from symscale.algebra.symbols import info, to_latex
 from symscale.models.model import Model
 from symscale.parallel.strategy import Strategy
 from symscale.solve.answer import Crossover
@@ -79,8 +79,8 @@ class NamedCrossover:
     @property
     def axes(self) -> tuple[str, ...]:
         """The mesh axes whose physical links matter to it."""
-        names = (s.name for s in sorted(self.expr.free_symbols, key=str))
-        return tuple(name[2:] for name in names if links(name[2:]).name == name and name[:2] == "M_")
+        found = (info(s) for s in sorted(self.expr.free_symbols, key=str))
+        return tuple(one.name.removeprefix("M_") for one in found if one.kind == "links")
 
     def __repr__(self) -> str:
         return f"{self.question}\n{self.quantity} = {self.expr} [{self.unit}]\n{self.derivation}"

@@ -60,8 +60,8 @@ def gather_or_reduce(setting: Setting) -> Found:
     """The output width up to which multiplying first and reducing moves fewer bytes."""
     gathers = einsum("A[B, D_X] * W[D, F_X] -> Out[B, F_X]")
     reduces = einsum("A[B, D_X] * W[D_X, F] -> Out[B, F_X]")
-    sides = (made.forward.time_on(setting.network).comms for made in (gathers, reduces))
-    return found(crossover(*sides, F), "F", "columns")
+    first, second = (made.forward.time_on(setting.network).comms for made in (gathers, reduces))
+    return found(crossover(first, second, F), "F", "columns")
 
 
 def host_layer(setting: Setting) -> Found:

@@ -11,6 +11,7 @@ from symscale.algebra.errors import SolveError
 from symscale.algebra.symbols import (
     B,
     E,
+    F,
     W_dcn,
     X,
     Y,
@@ -102,7 +103,11 @@ def expert_parallel(setting: Setting) -> Found:
         "In[E, c_X, D]", "Win[E_X, D, F]", "Tmp[E_X, c, F]", "Wout[E_X, F, D]", "Out[E, c_X, D]"
     )
     time = sharded.forward.time_on(setting.network)
-    return found(crossover(time.math, time.comms, X), "X", "ways")
+    ways = crossover(time.math, time.comms, X)
+    if ways.thresholds:
+        return found(ways, "X", "ways")
+    # Behind a switch the ways cancel, and what is left is how wide an expert has to be.
+    return found(crossover(time.math, time.comms, F), "F", "columns an expert")
 
 
 def bubble(setting: Setting) -> Found:

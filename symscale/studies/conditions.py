@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,8 @@ from symscale.parallel.strategy import Strategy
 from symscale.programs.sharded import ShardedProgram
 from symscale.solve.answer import Crossover
 from symscale.solve.crossover import crossover
-from symscale.solve.minimise import Optimum, minimise
+from symscale.solve.minimise import minimise
+from symscale.solve.optimum import Optimum
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class ComputeBound:
     answer: Crossover
     split: Optimum | None = None
     overlapped: bool = False
+    mesh: Mapping[str, int] | None = None
 
     @property
     def per_chip(self) -> Expr:
@@ -42,6 +45,8 @@ class ComputeBound:
         wall = self.answer.threshold
         if wall is None or self.answer.variable != B:
             return wall
+        if self.mesh is not None:
+            return wall / Mul(*self.mesh.values())
         chips = n if self.split else Mul(*(axis(name) for name in self.strategy.mesh_axes))
         return wall / chips
 
@@ -69,9 +74,9 @@ def compute_bound(
 
     The forward pass is compared where all mesh axes communicate in it, else the backward pass with
     the movements of the optimizer step behind it. Under two roles the chips are split in the best
-    way first, several mesh axes in one role as one; ``overlapped`` lets the axes work at once instead of one after another. Where
-    the batch cancels (no axis splits it), the condition is on the size of the mesh axis, or on the
-    number of chips.
+    way first, several mesh axes in one role as one; ``overlapped`` lets the axes work at once
+    instead of one after another. Where the batch cancels (no axis splits it), the condition is on
+    the size of the mesh axis, or on the number of chips.
 
     Raises:
         SolveError: when no split is the best.
@@ -97,9 +102,25 @@ def compute_bound(
     return ComputeBound(strategy, passes, time.math, comms, answer, best, overlapped)
 
 
-def _by_role(
-    strategy: Strategy, math: Expr, comms: Expr
-) -> tuple[tuple[Symbol, ...], Expr, Expr]:
+def compute_bound_on(
+    strategy: Strategy, mesh: Mapping[str, int], network: Network, overlapped: bool = False
+) -> ComputeBound:
+    """The same on a mesh of given sizes, with no split sought: for networks on which it has none.
+
+    >>> from symscale.parallel.strategy import strategy
+    >>> from symscale.algebra.links import IDEAL
+    >>> compute_bound_on(strategy("fsdp"), {"X": 8}, IDEAL).per_chip
+    C/(M_X*W_ici)
+    """
+    sharded = strategy.shard(two_matmul_layer())
+    passes, found = _compared(sharded, set(strategy.mesh_axes), network)
+    time = found.put({axis(name): size for name, size in mesh.items()})
+    comms = time.comms_overlapped if overlapped else time.comms
+    answer = crossover(time.math, comms, B)
+    return ComputeBound(strategy, passes, time.math, comms, answer, None, overlapped, mesh)
+
+
+def _by_role(strategy: Strategy, math: Expr, comms: Expr) -> tuple[tuple[Symbol, ...], Expr, Expr]:
     """One symbol a role: several mesh axes in one role count as one, the first, as large as all.
 
     Raises:

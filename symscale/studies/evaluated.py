@@ -94,9 +94,8 @@ def evaluated_crossover(
     known: dict[Symbol, Any] = {}
     if rates is not None:
         known.update(rates)
-        if W_ici in rates:
-            laid = tuple(one for one in found.axes if one in axes) or found.axes
-            known.update(rates.layout(laid or axes).bindings)
+        if found.axes:
+            known.update(rates.layout(found.axes).bindings)
     if model is not None:
         known.update(find_model(model))
     known.update(found.numbers)

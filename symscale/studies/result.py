@@ -15,6 +15,7 @@ from symscale.algebra.symbols import B, T, axis
 from symscale.algebra.table import Table
 from symscale.algebra.time import Overlap, Time
 from symscale.hardware.chip import Chip
+from symscale.hardware.placement import Placement
 
 if TYPE_CHECKING:
     from symscale.studies.training import TrainingStep
@@ -32,6 +33,7 @@ class StepResult:
     chip: Chip
     values: Mapping[Symbol, Expr]
     overlap: Overlap = "full"
+    placement: Placement | None = None
 
     def seconds(self, expr: Expr) -> float:
         """An expression of the step in numbers."""
@@ -166,6 +168,7 @@ class StepResult:
             "chip": self.chip.name,
             "mesh": self.mesh,
             "chips": self.chips,
+            "placement": self.placement.to_dict() if self.placement else None,
             "overlap": self.overlap,
             "step_time_s": self.time,
             "compute_fraction": self.compute_fraction,

@@ -112,12 +112,15 @@ class TrainingStep:
         fidelity: Fidelity = "ideal",
         sizes: Mapping[str, int] | None = None,
         laid: Mapping[str, int] | None = None,
+        layout: str | None = None,
     ) -> TrainingStep:
         """The same step timed on a chip's own network; along an axis of size 1 nothing moves.
 
-        ``laid`` says over how many physical axes a mesh axis lies, where not as the chip would.
+        ``laid`` says over how many physical axes a mesh axis lies, where not as the chip would;
+        ``layout`` orders the axes and puts them on levels (see :meth:`Chip.network`).
         """
-        network = find_chip(chip).network(self.strategy.mesh_axes, fidelity, sizes, laid)
+        axes = self.strategy.mesh_axes
+        network = find_chip(chip).network(axes, fidelity, sizes, laid, layout)
         trivial = frozenset(name for name, size in (sizes or {}).items() if size == 1)
         return replace(self, network=Trimmed(network, trivial) if trivial else network)
 
@@ -127,6 +130,7 @@ class TrainingStep:
         *,
         overlap: Overlap = "full",
         fidelity: Fidelity = "ideal",
+        layout: str | None = None,
         **numbers: Any,
     ) -> StepResult:
         """The step with numbers in it.
@@ -134,7 +138,8 @@ class TrainingStep:
         Args:
             chip: the name of a chip, or a chip.
             overlap: what overlaps with what (see :meth:`Time.total`).
-            fidelity: ``"ideal"`` (bytes over bandwidth) or ``"ring"``.
+            fidelity: ``"ideal"`` (bytes over bandwidth), ``"ring"`` or ``"latency"``.
+            layout: how mesh axes lie on the network, e.g. ``"Y,X"`` for X innermost.
             numbers: ``B`` (tokens), each mesh axis (``X=2048``), and perhaps ``T`` (the sequence,
                 the model's context unless given), ``M_X`` or any rate.
 
@@ -151,11 +156,13 @@ class TrainingStep:
         found = find_chip(chip)
         self._refuse_strangers(numbers)
         sizes = self._mesh_sizes(numbers)
-        timed = self.on(found, fidelity, sizes, self._own_links(numbers))
-        laid = found.layout(self.strategy.mesh_axes, sizes).bindings
+        own = self._own_links(numbers)
+        timed = self.on(found, fidelity, sizes, own, layout)
+        placed = found.placement(self.strategy.mesh_axes, sizes, own, layout)
+        laid = placed.layout.bindings
         values = bindings(found, self.model, laid, **{"T": self._length(numbers), **numbers})
         self.check(values)
-        return StepResult(timed, found, MappingProxyType(values), overlap)
+        return StepResult(timed, found, MappingProxyType(values), overlap, placed)
 
     def _refuse_strangers(self, numbers: Mapping[str, Any]) -> None:
         axes = self.strategy.mesh_axes

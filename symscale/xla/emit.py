@@ -12,7 +12,7 @@ from typing import Literal
 from symscale.arrays.array import Array, Dim
 from symscale.arrays.dtype import DTYPES
 from symscale.programs.collectives import Move
-from symscale.programs.ops import Einsum, Op, Pointwise
+from symscale.programs.ops import Edge, Einsum, Op, Pointwise
 from symscale.programs.phase import AddGradients, Compute, Phase
 from symscale.programs.reverse import differentiable, gradient_name
 from symscale.programs.sharded import ShardedProgram
@@ -141,7 +141,7 @@ class _Auto:
         computed = self._computed[stated.name]
         operands = [
             self._copy(names.of(array.name), self._stated(array.name), fetched)
-            for array, fetched in zip(op.inputs, computed.inputs, strict=True)
+            for array, fetched in zip(op.inputs, _operands(computed), strict=True)
         ]
         made = self.writer.expression(step, operands)
         made = self._pin(made, computed.output, stated)
@@ -176,7 +176,8 @@ class _Auto:
 
     def _backward_line(self, step: Compute, roots: _Roots) -> str:
         operands = [
-            self._copy(self._root(roots.of(array)), roots.of(array), array) for array in step.inputs
+            self._copy(self._root(roots.of(array)), roots.of(array), array)
+            for array in _operands(step)
         ]
         operands += [self._kept(step, name) for name in kept_rows(step.op)]
         made = self.writer.expression(step, operands)
@@ -253,6 +254,11 @@ class _Auto:
         return Written(which, text, self.setting)
 
 
+def _operands(step: Compute) -> tuple[Array, ...]:
+    """A step's operands without what a neighbour sends to it, which XLA moves itself."""
+    return step.inputs[: len(step.op.inputs)]
+
+
 def unreduced_sums(phase: Phase) -> dict[Array, tuple[Compute, ...]]:
     """The sums of gradients whose parts are products that lie as partial sums, with their parts."""
     products = {
@@ -274,10 +280,11 @@ class _Roots:
     origin: dict[Array, Array] = field(default_factory=dict)
 
     def computes(self) -> Iterator[Compute]:
-        """The computations, in order, with all moves before them followed."""
+        """The computations on whole arrays, in order, with all moves before them followed."""
         for step in self.phase.steps:
             if isinstance(step, Compute):
-                yield step
+                if not isinstance(step.op, Edge):
+                    yield step
             elif isinstance(step, Move):
                 self.origin.setdefault(step.after, self.of(step.before))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import product
+from math import prod
 
 from symscale.arrays.array import Array
 from symscale.programs.collectives import (
@@ -18,7 +19,9 @@ from symscale.programs.collectives import (
     Slice,
 )
 from symscale.programs.phase import Compute, Phase
+from symscale.programs.ops import Edge
 from symscale.programs.sharded import ShardedProgram
+from symscale.programs.shift import ShiftPermute
 from symscale.xla.emit import Pass, kept_array
 from symscale.xla.emit_module import Module, Written, function_source, tuple_source
 from symscale.xla.emit_names import axes_source
@@ -89,7 +92,7 @@ class _Explicit:
     def _results(self) -> list[Array]:
         """The last form of everything that lines of the program (or its reverse) make."""
         last: dict[str, Array] = {}
-        made = {step.output.name for step in self.phase.computes}
+        made = {s.output.name for s in self.phase.computes if not isinstance(s.op, Edge)}
         for step in self.phase.steps:
             if isinstance(step, Compute):
                 last[step.output.name] = step.output
@@ -177,12 +180,19 @@ def _permute(move: Move, source: str, setting: Setting) -> str:
     return f"lax.ppermute({source}, {axes_source(axes)}, {list(pairs)})"
 
 
+def _pass_on(move: Move, source: str, setting: Setting) -> str:
+    assert isinstance(move, ShiftPermute)
+    mesh = {name: size for name, size in setting.mesh.items() if name in move.axes}
+    return f"lax.ppermute({source}, {axes_source(mesh)}, {list(neighbours(move, mesh))})"
+
+
 _WRITERS: dict[type[Move], Callable[[Move, str, Setting], str]] = {
     Slice: _slice,
     AllGather: _gather,
     ReduceScatter: _scatter,
     AllReduce: _reduce,
     AllToAll: _exchange,
+    ShiftPermute: _pass_on,
     CollectivePermute: _permute,
 }
 
@@ -200,6 +210,24 @@ def permutation(before: Array, after: Array, mesh: dict[str, int]) -> tuple[tupl
     return tuple(
         (number, wanted[_block(before, place, mesh)]) for number, place in enumerate(places)
     )
+
+
+def neighbours(move: ShiftPermute, mesh: dict[str, int]) -> tuple[tuple[int, int], ...]:
+    """Who sends its edge to whom: pairs of places in the mesh of these axes.
+
+    >>> from symscale.arrays.array import array
+    >>> edge = array("A[P_YX]")
+    >>> neighbours(ShiftPermute(edge, edge, ("Y", "X")), {"X": 2, "Y": 2})
+    ((0, 2), (2, 1), (1, 3))
+    """
+    sizes = [mesh[name] for name in move.axes]
+    at = {name: prod(mesh[below] for below in list(mesh)[place + 1 :])
+          for place, name in enumerate(mesh)}  # fmt: skip
+    line = [
+        sum(index * at[name] for name, index in zip(move.axes, places, strict=True))
+        for places in product(*map(range, sizes))
+    ]
+    return tuple(zip(line[::move.by], line[::move.by][1:], strict=False))
 
 
 def _block(array: Array, place: tuple[int, ...], mesh: dict[str, int]) -> tuple[int, ...]:

@@ -159,6 +159,26 @@ def summed(partial, spec, *products):
         return run(*(pair[0] for pair in pairs))
 ''',
     '''
+def shift(x, dim, by):
+    """Rows moved on by one along a dim, back for -1; zeros where none comes from."""
+    ends = [(by, -by, 0) if place == dim else (0, 0, 0) for place in range(x.ndim)]
+    return lax.pad(x, jnp.zeros((), x.dtype), ends)
+''',
+    '''
+def edge(x, dim, by):
+    """The row that a shift sends to the neighbour."""
+    first = x.shape[dim] - 1 if by > 0 else 0
+    return lax.slice_in_dim(x, first, first + 1, axis=dim)
+''',
+    '''
+def shifted(x, received, dim, by):
+    """Rows moved on by one along a dim, back for -1; the neighbour's row comes in."""
+    rows = x.shape[dim]
+    if by > 0:
+        return jnp.concatenate((received, lax.slice_in_dim(x, 0, rows - 1, axis=dim)), axis=dim)
+    return jnp.concatenate((lax.slice_in_dim(x, 1, rows, axis=dim), received), axis=dim)
+''',
+    '''
 def taken(table, ids, first):
     """Rows of a part of a table that begins at row ``first``; zeros for rows that lie elsewhere."""
     place = ids - first

@@ -8,7 +8,7 @@ from math import prod
 from string import ascii_letters
 
 from symscale.arrays.array import Array
-from symscale.programs.ops import Einsum, Lookup, Op, Pointwise, View
+from symscale.programs.ops import Edge, Einsum, Lookup, Op, Pointwise, View
 from symscale.programs.phase import AddGradients, Compute
 from symscale.xla.emit_functions import FUNCTIONS, KEPT
 from symscale.xla.emit_names import axes_source, dtype_source
@@ -41,6 +41,8 @@ class Writer:
             return f"{operands[0]}.reshape({self.shape(step.output)})"
         if isinstance(op, Lookup):
             return self._lookup(op, step, operands)
+        if isinstance(op, Edge):
+            return self._call("edge", operands[0], *_way(op))
         if isinstance(op, Pointwise):
             return self._pointwise(op, step, operands)
         raise XlaError(f"no JAX is known for {type(op).__name__.lower()}")
@@ -108,6 +110,8 @@ class Writer:
 
     def _function(self, op: Pointwise, step: Compute, lined: list[str], kept: list[str]) -> str:
         name = op.function.name
+        if op.function.shifts:
+            return self._call("shifted" if kept else "shift", *lined, *kept, *_way(op))
         if op.reverse and name in ("copy", "add", "sum"):
             return lined[0]
         if op.reverse and name == "mean":
@@ -130,6 +134,11 @@ class Writer:
 
     def _axes(self, step: Compute) -> str:
         return repr(step.stat_axes if self.local else ())
+
+
+def _way(op: Pointwise | Edge) -> tuple[str, str]:
+    """Along which place rows are shifted, and by how many."""
+    return str(op.inputs[0].labels.index(op.over[0])), "-1" if op.reverse else "1"
 
 
 def kept_rows(op: Op) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
-"""How much processor time the solver takes, beside SymPy's own route to the same answer where it has one.
+"""How much processor time the solver takes, beside SymPy's own route where it has one.
 
-Run it by hand: ``python tests/benchmarks/bench_solver.py`` (``--json`` for the numbers). Nothing here is
-collected with the tests: a time is no fact of the code alone. Ratios within one run are.
+Run it by hand: ``python tests/benchmarks/bench_solver.py`` (``--json`` for the numbers). Nothing
+here is collected with the tests: a time is no fact of the code alone. Ratios within one run are.
 """
 
 from __future__ import annotations
@@ -157,8 +157,8 @@ def main() -> None:
             other = f"   {row['route']}: {row['route_ms']:9.1f} ms, {ratio:.3g} times ours"
         ok = "ok " if row["first_ms"] <= row["most_ms"] else "SLOW"
         print(
-            f"{ok} {row['name']:45} first {row['first_ms']:8.1f} ms  again {row['again_ms']:8.1f} ms  "
-            f"(most {row['most_ms']:g}){other}"
+            f"{ok} {row['name']:45} first {row['first_ms']:8.1f} ms  "
+            f"again {row['again_ms']:8.1f} ms  (most {row['most_ms']:g}){other}"
         )
 
 

@@ -165,8 +165,9 @@ def _binary(draft: _Draft) -> None:
 def _along(draft: _Draft) -> None:
     name, labels = draft.pick(1)
     over = draft.some(labels, 1)
-    function = draft.draw(st.sampled_from(["softmax", "rmsnorm", "layernorm"]))
-    gains = {"softmax": 0, "rmsnorm": 1, "layernorm": 2}[function]
+    function = draft.draw(st.sampled_from(["softmax", "rmsnorm", "layernorm", "shift"]))
+    gains = {"rmsnorm": 1, "layernorm": 2}.get(function, 0)
+    over = over[:1] if function == "shift" else over
     operands = [text(name, labels), *(draft.weight(over) for _ in range(gains))]
     draft.add(f"{function}({', '.join(operands)}; {', '.join(over)})", labels)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from symscale.algebra.errors import ProgramError
 from symscale.algebra.symbols import B, D, X, Y, symbol
 from symscale.programs.functions import FUNCTIONS
 from symscale.programs.program import Program, program
@@ -20,7 +21,7 @@ NUMBERS = {B: 6, D: 6, J: 6}
 
 def line(name: str) -> Program:
     function = FUNCTIONS[name]
-    over = "; D, J" if function.along else ""
+    over = "; D" if function.shifts else "; D, J" if function.along else ""
     result = "R[B]" if function.reduces else "R[B, D, J]"
     return program(f"{name}({OPERANDS[function.arity]}{over}) -> {result}")
 
@@ -72,6 +73,65 @@ def test_statistics_of_norms_and_softmax() -> None:
     assert_volumes(soft.forward.volume(statistics=False), {})
     norm = line("rmsnorm").shard("A[B_X, D_Y, J]", "W[D_Y, J]", "R[B_X, D_Y, J]")
     assert_volumes(norm.forward.volume(), {Y: 2 * 4 * B / X})
+
+
+SHIFT = program("shift(A[P, B, D]; P) -> R[P, B, D]", sizes={"P": 12})
+
+
+@pytest.mark.parametrize(
+    ("shards", "volume"),
+    [
+        (("A[P, B_X, D_Y]", "R[P, B_X, D_Y]"), {}),
+        (("A[P_X, B, D]", "R[P_X, B, D]"), {X: 2 * B * D}),
+        (("A[P_X, B_Y, D]", "R[P_X, B_Y, D]"), {X: 2 * B * D / Y}),
+        (("A[P_XY, B, D]", "R[P_XY, B, D]"), {(X, Y): 2 * B * D}),
+        (("A[P, B_Y, D]", "R[P_X, B_Y, D]"), {}),
+    ],
+)
+def test_a_shift_sends_one_row(shards: tuple[str, ...], volume: dict[object, object]) -> None:
+    made = SHIFT.shard(*shards)
+    assert_volumes(made.forward.volume(), volume)
+    assert {move.kind for move in made.forward.collectives} <= {"CollectivePermute"}
+    Run.of(made, {"X": 2, "Y": 3}, {B: 6, D: 6}).check()
+
+
+def test_a_shift_goes_back_in_reverse() -> None:
+    made = SHIFT.shard("A[P_X, B_Y, D]", "R[P_X, B_Y, D]")
+    assert str(made.forward).splitlines() == [
+        "A.edge[P_X, B_Y, D] = edge(A[P_X, B_Y, D]; P)",
+        "R.edge[P_X, B_Y, D] = CollectivePermute_X A.edge[P_X, B_Y, D]        "
+        "2*B*D/Y bytes, waits",
+        "R[P_X, B_Y, D]      = shift(A[P_X, B_Y, D], R.edge[P_X, B_Y, D]; P)",
+    ]
+    assert "CollectivePermute_X dR.edge[P_X, B_Y, D]" in str(made.backward)
+    assert_volumes(made.backward.volume(), {X: 2 * B * D / Y})
+
+
+STAGES = program(
+    "shift(In[P, B, D]; P) -> In2[P, B, D]",
+    "In2[P, B, D] * W[P, D, F] -> Mid[P, B, F]",
+    "shift(Mid[P, B, F]; P) -> Out[P, B, F]",
+)
+
+
+@pytest.mark.parametrize("stages", ["P_X", "P_XY", "P_YX", "P"])
+def test_stages_in_a_row_compute_what_one_device_would(stages: str) -> None:
+    lines = [f"{array.name}[{', '.join(stages if d == 'P' else d for d in array.labels)}]"
+             for array in STAGES.arrays.values()]  # fmt: skip
+    sizes = {symbol("P"): 12, B: 2, D: 3, symbol("F"): 2}
+    Run.of(STAGES.shard(*lines), {"X": 2, "Y": 3}, sizes).check()
+
+
+def test_a_lost_row_is_noticed() -> None:
+    made = SHIFT.shard("A[P_X, B, D]", "R[P_X, B, D]")
+    object.__setattr__(made.forward.collectives[0], "by", -1)
+    with pytest.raises(AssertionError):
+        Run.of(made, {"X": 3}, {B: 2, D: 2}).check()
+
+
+def test_a_shift_works_along_one_dim() -> None:
+    with pytest.raises(ProgramError, match=r"^line 1: shift works along one dim"):
+        program("shift(A[P, B]; P, B) -> R[P, B]")
 
 
 def test_vector_work_is_counted_apart() -> None:

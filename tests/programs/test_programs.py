@@ -70,7 +70,7 @@ BAD_LINES = {
     ),
     "unknown function": (
         ["softmx(A[B]; B) -> O[B]"],
-        "line 1: unknown function 'softmx'; did you mean softmax?",
+        "line 1: unknown function 'softmx'; did you mean softmax or shift?",
     ),
     "too many operands": (["relu(A[B], U[B]) -> O[B]"], "line 1: relu takes 1 array, not 2"),
     "too few operands": (["mul(A[B]) -> O[B]"], "line 1: mul takes 2 arrays, not 1"),

@@ -98,6 +98,8 @@ class Run:
     def _survives(self, held: tuple, forward: Machine) -> bool:
         """What a backward pass may find: by what is kept, copies of the forward pass or not."""
         name = held[0]
+        if name not in self.program.arrays:
+            return False
         if held == key(self.sharded.sharding(name)):
             return True
         weight = name in self.program.weights

@@ -7,7 +7,7 @@ from string import ascii_letters
 
 import numpy as np
 
-from symscale.programs.ops import Einsum, Lookup, Op, Pointwise, View
+from symscale.programs.ops import Edge, Einsum, Lookup, Op, Pointwise, View
 from symscale.programs.phase import AddGradients, Compute
 from tests.simulator import functions
 from tests.simulator.devices import Devices
@@ -24,6 +24,11 @@ def compute(step: Compute, operands: list[np.ndarray], devices: Devices) -> np.n
             return np.einsum(subscripts(step.op), *operands)
         case Lookup():
             return _lookup(step, operands, devices)
+        case Edge():
+            along = len(devices.shape) + step.inputs[0].labels.index(step.op.label)
+            return _part(operands[0], along, slice(0, 1) if step.op.reverse else slice(-1, None))
+        case Pointwise() if step.op.function.shifts:
+            return _shift(step, operands, len(devices.shape))
         case Pointwise():
             return _pointwise(step, operands, devices)
     raise AssertionError(step.op)
@@ -68,6 +73,20 @@ def _pointwise(step: Compute, operands: list[np.ndarray], devices: Devices) -> n
     made = np.broadcast_to(full, (*devices.shape, *rows.shape)).sum(axis=lost)
     rest = tuple(label for label in op.labels if label not in op.summed)
     return align(made, rest, step.output.labels, len(devices.shape))
+
+
+def _part(shards: np.ndarray, along: int, which: slice) -> np.ndarray:
+    return shards[(slice(None),) * along + (which,)]
+
+
+def _shift(step: Compute, operands: list[np.ndarray], leading: int) -> np.ndarray:
+    """Rows move on by one within a device; its first is what the neighbour sent, or zero."""
+    whole, *edges = operands
+    along = leading + step.inputs[0].labels.index(step.op.over[0])
+    edge = edges[0] if edges else np.zeros_like(_part(whole, along, slice(0, 1)))
+    if step.op.reverse:
+        return np.concatenate([_part(whole, along, slice(1, None)), edge], axis=along)
+    return np.concatenate([edge, _part(whole, along, slice(0, -1))], axis=along)
 
 
 def align(

@@ -13,6 +13,7 @@ from symscale.programs.collectives import (
     ReduceScatter,
     Slice,
 )
+from symscale.programs.shift import ShiftPermute
 from tests.simulator.devices import Device, Devices
 
 
@@ -41,6 +42,9 @@ def _on(move: Move, shards: np.ndarray, devices: Devices, device: Device) -> np.
             source, target = labels.index(move.source), labels.index(move.target)
             sent = [np.split(part, len(group), axis=target)[mine] for part in held]
             return np.concatenate(sent, axis=source)
+        case ShiftPermute():
+            sender = mine - move.by
+            return held[sender] if 0 <= sender < len(group) else np.zeros_like(held[mine])
         case CollectivePermute():
             return shards[_sender(move, devices, device)]
         case Slice():

@@ -39,9 +39,18 @@ def _forward(op: Op, xs: list[np.ndarray], one: Devices) -> np.ndarray:
 def _pointwise(op: Pointwise, xs: list[np.ndarray], one: Devices) -> np.ndarray:
     lined = [align(x, a.labels, op.labels, 0) for x, a in zip(xs, op.inputs, strict=True)]
     rows = _rows(op, op.labels, one)
+    if op.function.shifts:
+        return _moved(lined[0], rows.axes[0], 1)
     if op.function.reduces:
         return reduce(op.function.reduces, lined[0], rows.axes, rows.count)
     return functions.forward(op.function.name, lined, rows)
+
+
+def _moved(x: np.ndarray, along: int, by: int) -> np.ndarray:
+    """Row p at p + by, zeros where none comes from."""
+    made = np.roll(x, by, axis=along)
+    made[(slice(None),) * along + (0 if by > 0 else -1,)] = 0
+    return made
 
 
 def _rows(op: Pointwise, labels: tuple[str, ...], one: Devices) -> functions.LocalRows:
@@ -107,6 +116,8 @@ def _pointwise_reverse(
     else:
         saved = lined
     rows = _rows(op, labels, one)
+    if op.function.shifts:
+        return _moved(incoming, rows.axes[0], -1)
     full = np.broadcast_to(
         functions.reverse(op.function.name, place, incoming, saved, rows), rows.shape
     )

@@ -155,7 +155,8 @@ def test_the_error_is_a_bound(
         try:
             bound = found.error(sizes)
         except SolveError as error:
-            assert "no bound holds" in str(error)
+            if "no bound holds" not in str(error):
+                raise
             continue
         there = {key: Rational(str(value)) for key, value in values.items()}
         off = (found.approximation / found.expr).subs(there) - 1

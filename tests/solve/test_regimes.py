@@ -9,9 +9,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sympy import Rational, S, Symbol, cancel, oo
 
+from symscale import chip, training
 from symscale.algebra.errors import SolveError
 from symscale.algebra.maximum import Maximum
-from symscale.algebra.symbols import M_X, M_Y, B, C, D, F, L, W_hbm, W_ici, X, Y
+from symscale.algebra.symbols import M_X, M_Y, B, C, D, F, L, T, W_hbm, W_ici, X, Y
+from symscale.solve.numeric import numeric
 from symscale.solve.regimes import Regimes, regimes
 from tests.solve.posynomials import VALUES, Posynomial, V, posynomials, probes, to_expr, value
 
@@ -58,6 +60,21 @@ def test_mixed_step_of_the_book() -> None:
     assert tiles(numbers)
     # Data-parallel axis alone: C/(W M_X) tokens for each of X chips.
     assert numbers.walls == (2048 * 1275,)
+
+
+def test_a_full_step_by_plain_evaluation() -> None:
+    """All stages of a training step at once: tiled, and the binding term is the time itself."""
+    step = training("llama-3-70b", "fsdp+tp")
+    time = step.time.lower
+    v5p = chip("v5p")
+    numbers = {**v5p, **step.model, **v5p.layout(["X", "Y"]).bindings, X: 2048, Y: 4, T: 8192}
+    found = regimes(time, B).at(numbers)
+    assert tiles(found)
+    assert len(found) >= 2
+    plain = numeric(time.subs(numbers), B)
+    for batch in (2**i for i in range(8, 30)):
+        term = found.binding(batch).term
+        assert float(numeric(term, B)(batch)) == pytest.approx(float(plain(batch)), rel=1e-12)
 
 
 def test_sums_of_maxima_and_repeated_arms() -> None:

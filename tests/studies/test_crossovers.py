@@ -6,6 +6,7 @@ the question says, and their difference changes sign on a fine grid.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ import pytest
 from symscale import chip, model, strategy
 from symscale.algebra.errors import SymscaleError
 from symscale.algebra.symbols import M_Y, B, C, F, G, K, N, S, T, W_hbm, Y, n, symbol
+from symscale.algebra.symbols import to_latex
+from symscale.cli import main
 from symscale.solve.crossover import crossover
 from symscale.studies.catalogue_attention import attention_core
 from symscale.studies.crossovers import ENTRIES, crossovers, named_crossover
@@ -101,7 +104,8 @@ def mixed(join: Callable[[float, float], float]) -> tuple[Side, Side]:
     return (lambda v, s: layer(v * s.n, s.n, s)), move
 
 
-def _scores(length: str, s: Numbers, v: float) -> float:
+def _scores(v: float, s: Numbers) -> float:
+    """One token's scores against v keys, and the sum of their values."""
     return 2 * 2 * v * s.N * s.H
 
 
@@ -129,6 +133,7 @@ def _per_token(s: Numbers) -> dict[str, float]:
     }
 
 
+ENDS = ("", "-2-axes", "-3-axes")
 ROUTES: dict[str, tuple[Side, Side]] = {
     "critical-batch-exact": matmul(2, 2, "C", "W_hbm"),
     "critical-batch-int8-exact": matmul(1, 1, "C_int8", "W_hbm"),
@@ -148,10 +153,10 @@ ROUTES: dict[str, tuple[Side, Side]] = {
     "compute-bound-overlapped": mixed(max),
     "mixed-overlapped": mixed(max),
     "best-split": (_split, lambda v, s: 0.0),
-    **{f"data-parallel{end}": data_parallel(i) for i, end in enumerate(("", "-2-axes", "-3-axes"), 1)},
-    **{f"zero1{end}": data_parallel(i) for i, end in enumerate(("", "-2-axes", "-3-axes"), 1)},
-    **{f"zero2{end}": data_parallel(i) for i, end in enumerate(("", "-2-axes", "-3-axes"), 1)},
-    **{f"fsdp{end}": fully_sharded(i) for i, end in enumerate(("", "-2-axes", "-3-axes"), 1)},
+    **{f"data-parallel{end}": data_parallel(i) for i, end in enumerate(ENDS, 1)},
+    **{f"zero1{end}": data_parallel(i) for i, end in enumerate(ENDS, 1)},
+    **{f"zero2{end}": data_parallel(i) for i, end in enumerate(ENDS, 1)},
+    **{f"fsdp{end}": fully_sharded(i) for i, end in enumerate(ENDS, 1)},
     "tensor-limit": (
         lambda v, s: layer(s.B, v, s), lambda v, s: 2 * 2 * s.B * s.D / (s.M_Y * s.W_ici),
     ),
@@ -167,12 +172,12 @@ ROUTES: dict[str, tuple[Side, Side]] = {
         lambda v, s: 8 * v * s.D * s.F / (s.n * s.C),
         lambda v, s: 2 * 2 * (2 * s.D * s.F / s.n) / s.W_dcn,
     ),
-    "attention-mlp": (lambda v, s: _scores("T", s, v), lambda v, s: _per_token(s)["mlp"]),
+    "attention-mlp": (_scores, lambda v, s: _per_token(s)["mlp"]),
     "attention-projections": (
-        lambda v, s: _scores("T", s, v), lambda v, s: _per_token(s)["projections"],
+        _scores, lambda v, s: _per_token(s)["projections"],
     ),
     "attention-layer": (
-        lambda v, s: _scores("T", s, v), lambda v, s: sum(_per_token(s).values()),
+        _scores, lambda v, s: sum(_per_token(s).values()),
     ),
     "attention-prefill": (
         lambda v, s: 4 * v * v * s.N * s.H / s.C,
@@ -391,3 +396,52 @@ def test_numbers_by_name() -> None:
 def test_errors(ask: Callable[[], object], message: str) -> None:
     with pytest.raises(SymscaleError, match=message):
         ask()
+
+
+# --- derivations -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_steps_are_phrases_with_mathematics_beside_them(name: str) -> None:
+    """Statements hold no formulas: those are expressions, which every report typesets."""
+    steps = named_crossover(name).derivation
+    assert len(steps) >= 3
+    for step in steps:
+        assert not set("=<>*/^_{}\\") & set(step.statement), step.statement
+        assert len(step.statement) < 90
+    text = str(steps)
+    assert text.splitlines()[0].startswith("1. ")
+    assert steps._repr_latex_().startswith("$$\\begin{aligned}")
+
+
+def test_steps_in_every_format() -> None:
+    from symscale.report.mathml import mathml  # noqa: PLC0415
+
+    for name in ("mixed", "critical-batch", "pipeline-bubble", "2d-or-1d"):
+        for step in named_crossover(name).derivation:
+            if step.expr is not None:
+                assert "<math" in mathml(to_latex(step.expr))
+
+
+# --- the command line --------------------------------------------------------------------------
+
+
+def test_command(capsys: pytest.CaptureFixture[str]) -> None:
+    wanted = ["crossover", "ici-or-hbm", "--chip", "v5e", "--model", "llama-3-70b", "--json"]
+    assert main([*wanted, "--batch", "64", "--set", "M_Y=1"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert {"symbol", "latex", "value", "unit", "verdict"} <= set(made)
+    rates = chip("v5e")
+    assert made["value"] == pytest.approx(
+        float(28672 * rates[symbol("W_ici")] / rates[W_hbm] / 64)
+    )
+    assert main(["crossover"]) == 0
+    listed = capsys.readouterr().out
+    assert all(name in listed for name in ENTRIES)
+    assert main(["crossover", "pipeline-bubble", "--set", "loss=0.05,p=16"]) == 0
+    assert "m = 285 microbatches" in capsys.readouterr().out
+    assert main(["crossover", "pipeline-bubble", "--set", "q=1"]) == 2
+    assert "has no symbol 'q'; it has loss, p" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["crossover", "pipeline-bubble", "--set", "loss"])
+    assert "write name=number" in capsys.readouterr().err

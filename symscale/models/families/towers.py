@@ -40,7 +40,10 @@ def _read(keys: Keys, config: Mapping[str, Any], inner: Mapping[str, Any]) -> To
         return None
     own = Keys(keys.where, inner, inner, str(inner.get("model_type")), sizes_default=True)
     outer = Keys(keys.where, config, config, str(config.get("model_type")))
-    found = join(outer, reader(own))
+    made = reader(own)
+    if made is None:
+        return None
+    found = join(outer, made)
     keys.defaulted += [f"vision_config.{name}" for name in own.defaulted]
     return found
 
@@ -72,7 +75,12 @@ def _layers(
     return (dense.layer("pre", norm, mixer, feed),) * found["layers"]
 
 
-def _siglip(keys: Keys) -> Tower:
+def _siglip(keys: Keys) -> Tower | None:
+    # The pooling head, which text models do not read, is part of the class unless switched off.
+    return None if keys.flag("vision_use_head", default=True) else _plain(keys)
+
+
+def _plain(keys: Keys) -> Tower:
     found = _sizes(keys)
     return Tower(
         found["width"],
@@ -84,7 +92,7 @@ def _siglip(keys: Keys) -> Tower:
 
 
 def _clip(keys: Keys) -> Tower:
-    made = _siglip(keys)
+    made = _plain(keys)
     return replace(
         made,
         positions=made.positions + 1,
@@ -123,7 +131,7 @@ def _mistral3(keys: Keys, made: Tower) -> Tower:
     return replace(made, joint="two", joint_norm="rmsnorm", joint_bias=bias, merged=merged)
 
 
-_TOWERS: Mapping[str, Callable[[Keys], Tower]] = {
+_TOWERS: Mapping[str, Callable[[Keys], Tower | None]] = {
     "siglip_vision_model": _siglip,
     "clip_vision_model": _clip,
     "pixtral": _pixtral,

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from sympy import Expr
 
-from symscale.algebra.symbols import B, C, W_hbm
-from symscale.programs.ops import Einsum
+from symscale.algebra.symbols import B
+from symscale.report.chapters.roofline import roofline_chapter
 from symscale.report.document import Block, Section, section, text
-from symscale.report.numbers import number
-from symscale.report.plots import LinePlot, Series, Style, line, spot, vline
+from symscale.report.plots import LinePlot, Series, Style, line, vline
 from symscale.report.study import Rival, TrainingStudy
 from symscale.solve.numeric import numeric
 
@@ -19,52 +16,7 @@ _POINTS = 41
 
 def plots_chapter(study: TrainingStudy) -> list[Section]:
     """The roofline of the chip, and time against batch for each strategy."""
-    return [section("Plots", *_roofline(study), *_batch(study))]
-
-
-def _roofline(study: TrainingStudy) -> list[Block]:
-    top, bandwidth = float(study.chip[C]), float(study.chip[W_hbm])
-    ridge = top / bandwidth
-    spots = [spot(x, min(top, bandwidth * x), name) for name, x in _intensities(study)]
-    high = max([point.x for point in spots] + [ridge]) * 4
-    grid = [high ** (i / (_POINTS - 1)) for i in range(_POINTS)]
-    curve = line("attainable", [(x, min(top, bandwidth * x)) for x in sorted({*grid, ridge})])
-    return [
-        text(
-            "The roofline of one chip: an op that does ",
-            number(ridge, "FLOPs a byte"),
-            " or more of HBM traffic can run at full rate. The points are the products of one "
-            "layer's "
-            "forward pass on one device, at the mesh above; those of attention's scores keep "
-            "scores "
-            "on chip.",
-        ),
-        LinePlot(
-            f"Roofline of {study.chip.title}",
-            "arithmetic intensity, FLOPs a byte",
-            "attainable FLOP/s",
-            (curve,),
-            xlog=True,
-            ylog=True,
-            markers=(vline(ridge, f"ridge {ridge:,.0f}"),),
-            spots=tuple(spots),
-        ),
-    ]
-
-
-def _intensities(study: TrainingStudy) -> Iterator[tuple[str, float]]:
-    """Each product of the forward pass that touches HBM; those close to one another once."""
-    seen: list[float] = []
-    for phase in (study.step.layer.forward, study.step.ends.forward):
-        for made in phase.computes:
-            if not isinstance(made.op, Einsum):
-                continue
-            arrays = (*made.inputs, made.output)
-            moved = sum(array.bytes for array in arrays if array.name not in phase.fused)
-            value = study.result.seconds(made.flops / moved)
-            if all(not 0.75 < value / other < 1.33 for other in seen):
-                seen.append(value)
-                yield made.output.name, value
+    return [*roofline_chapter(study), section("Time against the batch", *_batch(study))]
 
 
 def _batch(study: TrainingStudy) -> list[Block]:

@@ -103,6 +103,15 @@ def _axes(
             yield OpPoint(label, roof_of(names), number_of(phase.flops / moved))
 
 
+def _apart(points: Sequence[OpPoint]) -> list[OpPoint]:
+    """The points without those whose names would cover one another."""
+    kept: list[OpPoint] = []
+    for one in points:
+        if all(not 0.55 < one.intensity / other.intensity < 1.8 for other in kept):
+            kept.append(one)
+    return kept
+
+
 def roofline_chapter(study: TrainingStudy) -> list[Section]:
     """The roofs of the study's chip, and a layer's forward pass on them."""
     roofs = roofline(study.chip)
@@ -115,7 +124,7 @@ def roofline_chapter(study: TrainingStudy) -> list[Section]:
         return "links" if waits == {inside} else "network"
 
     points = layer_points(study.step.layer.forward, study.result.seconds, roof_of)
-    drawn = [one for one in points if one.roof not in roofs.missing]
+    drawn = _apart([one for one in points if one.roof not in roofs.missing])
     rows: list[tuple[Any, ...]] = [
         (one.name, number(float(one.value)), number(float(roofs.ridge(one.name))))
         for one in roofs.roofs
@@ -127,7 +136,8 @@ def roofline_chapter(study: TrainingStudy) -> list[Section]:
                 "Bytes reach a chip in several ways, and each bounds an op: one that does ",
                 number(float(roofs.ridge("hbm"))), " FLOPs or more for each byte of HBM traffic is "
                 "not held back by HBM. Products are drawn on the roof of HBM, a layer as a whole "
-                "on the roof of the links that each mesh axis runs over."
+                "on the roof of the links that each mesh axis runs over; of those close together one "
+                "is drawn."
             ),
             table(
                 ["roof", ("byte/s", "right"), ("ridge, FLOPs a byte", "right")],

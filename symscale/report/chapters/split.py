@@ -22,7 +22,7 @@ def split_chapter(study: TrainingStudy) -> list[Section]:
 
 
 def _applies(rival: Rival) -> bool:
-    return rival in rival.study.rivals and rival.bound.split is not None
+    return rival in rival.study.rivals and rival.bound.split is not None and bool(rival.wall)
 
 
 def _formula(rival: Rival) -> list[Any]:
@@ -32,6 +32,8 @@ def _formula(rival: Rival) -> list[Any]:
     best = rival.number(split[first])
     at_once = compute_bound(rival.strategy, overlapped=True, network=rival.step.network)
     wall = rival.number(at_once.per_chip)
+    own = rival.wall
+    assert own is not None
     return [
         text(
             "Of all ways to divide the chips between the two axes, one has the least communication "
@@ -45,11 +47,11 @@ def _formula(rival: Rival) -> list[Any]:
         ),
         text(
             "At that split the layer is compute-bound from ",
-            equation(B / n, rival.bound.per_chip, number(rival.wall, "tokens a chip")),
+            equation(B / n, rival.bound.per_chip, number(own, "tokens a chip")),
             " when the mesh axes work one after another (summed communication), and from ",
             equation(B / n, at_once.per_chip, number(wall, "tokens a chip")),
-            f" when they work at once (overlapped), {rival.wall / wall:,.3g} times lower: "
-            if wall < rival.wall
+            f" when they work at once (overlapped), {own / wall:,.3g} times lower: "
+            if wall < own
             else " when they work at once: they share a port, so it makes no difference; ",
             f"here each chip has {study.per_chip:,.4g} tokens.",
         ),

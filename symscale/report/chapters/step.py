@@ -8,7 +8,7 @@ from sympy import together
 
 from symscale.algebra.time import Overlap, Time
 from symscale.report.document import Cell, Section, callout, display, section, table, text
-from symscale.report.numbers import memory, percent, rate, seconds
+from symscale.report.numbers import count, memory, percent, rate, seconds
 from symscale.report.rich import Code, Math
 from symscale.report.study import TrainingStudy
 from symscale.studies.memory import training_memory
@@ -59,8 +59,39 @@ def _time(study: TrainingStudy) -> list[Any]:
             rows,
             "Time of a step; the compute fraction is arithmetic over the step.",
         ),
+        *_placement(study),
         *(callout("note", note) for note in result.notes),
     ]
+
+
+def _placement(study: TrainingStudy) -> list[Any]:
+    """Where each mesh axis lies on the network, and the level it waits for."""
+    placed = study.result.placement
+    if placed is None:
+        return []
+    rows = [
+        (one.name, count(one.size), count(one.stride), one.where, one.binding, _rate(one.rate))
+        for one in placed.axes
+    ]
+    return [
+        table(
+            [
+                "axis",
+                ("size", "right"),
+                ("stride", "right"),
+                "where it lies",
+                "waits for",
+                ("rate", "right"),
+            ],
+            rows,
+            "Where the mesh axes lie: the last is innermost; the rate is that of a gather into one "
+            "chip.",
+        )
+    ]
+
+
+def _rate(value: Any) -> Any:
+    return rate(float(value), "B/s")
 
 
 def _terms(time: Time) -> list[tuple[str, Math]]:

@@ -141,6 +141,10 @@ def _seconds(rival: Rival, expr: Expr) -> Part:
 
 
 def _numbers(rival: Rival) -> Any:
+    if rival.wall is None:
+        return text(
+            "On this network it has no single wall; the verdict compares the times themselves."
+        )
     bound, study = rival.bound, rival.study
     batch = bound.answer.variable == B
     quantity = _quantity(rival)
@@ -175,7 +179,9 @@ def _verdict(rival: Rival) -> Callout:
     word = {"compute": "compute-bound", "HBM": "HBM-bound"}.get(
         rival.bound_by, "communication-bound"
     )
-    if rival.bound.answer.variable == B:
+    if rival.wall is None:
+        said = f"on {rival.axis_text} the layer of two matmuls is {word}."
+    elif rival.bound.answer.variable == B:
         side = "above" if rival.measured >= rival.wall else "below"
         said = (
             f"{study.batch:,} tokens on {study.chips:,} chips are {study.per_chip:,.4g} a chip, "

@@ -80,16 +80,19 @@ def caveats(study: TrainingStudy) -> tuple[str, ...]:
 
 def _other_mesh(study: TrainingStudy, option: MeshOption) -> Block:
     mesh = " × ".join(f"{name} = {size}" for name, size in option.mesh.items())
-    own = next(o for o in study.options if dict(o.mesh) == study.result.mesh)
+    own = next((o for o in study.options if dict(o.mesh) == study.result.mesh), None)
+    if own is None:
+        return text(f"{mesh} is a mesh of more chips; see the table of meshes.")
+    also = "; so it does" if option.textbook < own.textbook else ", but more"
     return text(
         f"Over the whole step, {mesh} communicates less (",
         percent(option.pressures["whole step"][0]),
         " of arithmetic, summed, against ",
         percent(own.pressures["whole step"][0]),
-        "); on the forward pass of the layer of two matmuls the mesh above does (",
-        percent(own.textbook),
-        " against ",
+        f"){also} on the forward pass of the layer of two matmuls (",
         percent(option.textbook),
+        " against ",
+        percent(own.textbook),
         ").",
     )
 
@@ -128,12 +131,16 @@ def _row(rival: Rival) -> tuple[Cell, ...]:
     has = number(rival.measured, "tokens a chip" if on_batch else "chips")
     return (
         Code(rival.strategy.name),
-        ["> " if on_batch else "< ", number(rival.wall)],
+        _wall(rival.wall, on_batch),
         has,
         rival.bound_by,
         memory(rival.memory_bytes),
         "yes" if rival.fits else "no",
     )
+
+
+def _wall(wall: float | None, on_batch: bool) -> Cell:
+    return "none" if wall is None else ["> " if on_batch else "< ", number(wall)]
 
 
 def _choice(study: TrainingStudy) -> Block:
