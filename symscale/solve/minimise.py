@@ -7,7 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, overload
 
-from sympy import Eq, Expr, Symbol
+from sympy import Eq, Expr, Symbol, Tuple
 
 from symscale.algebra.derivation import Derivation
 from symscale.algebra.errors import SolveError
@@ -274,9 +274,8 @@ def _closing(
     value: Expr,
     point: Mapping[Symbol, Expr],
 ) -> Derivation:
-    listed = ", ".join(map(str, weights))
     steps = steps.then(
-        f"dual weights {listed}", None, "with sum 1, and all exponents cancel under them"
+        "the dual weights", Tuple(*weights), "with sum 1, and all exponents cancel under them"
     )
     share = "all terms are equal" if made.is_max else "each term is its weight's share of the value"
     steps = steps.then("the smallest value", value, "duality: no point gives less")

@@ -9,6 +9,7 @@ from symscale.models.zoo import find_config
 from symscale.parallel.strategy import strategy
 from symscale.programs.program import Program, program
 from symscale.xla.catalogue_case import MESH_X, MESH_XY, MESH_XYZ, Case
+from symscale.xla.catalogue_pipeline import pipelines
 from symscale.xla.emit import Pass
 
 _PLAIN = (
@@ -196,3 +197,4 @@ def layers() -> Iterator[Case]:
     yield from _attention()
     yield from _experts()
     yield from _decoders()
+    yield from pipelines()

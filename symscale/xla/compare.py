@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
@@ -11,7 +10,7 @@ from typing import Any
 from symscale.algebra.table import Table
 from symscale.arrays.notation import axes_text
 from symscale.xla.compare_known import KNOWN, Known, Left
-from symscale.xla.compare_lists import Derived, emitted_key, once_each
+from symscale.xla.compare_lists import Derived, all_same, once_each, same
 from symscale.xla.readings import Emitted, HloReport
 
 #: Columns of a line, and of what is said of a derived collective in it.
@@ -44,7 +43,7 @@ class Row:
     @property
     def exact(self) -> bool:
         """Whether both sides are the same collectives."""
-        return Counter(d.key for d in self.derived) == Counter(map(emitted_key, self.emitted))
+        return all_same(self.derived, self.emitted)
 
     @property
     def explained(self) -> bool:
@@ -213,7 +212,7 @@ def _paired(derived: Sequence[Derived], report: HloReport, flops: int) -> tuple[
     waiting = list(once_each(report.collectives))
     rows, alone = [], []
     for one in derived:
-        found = next((e for e in waiting if emitted_key(e) == one.key), None)
+        found = next((e for e in waiting if same(one, e)), None)
         if found is None:
             alone.append(one)
         else:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import product
+from math import prod
 from typing import Any
 
 from symscale.programs.collectives import Collective
@@ -18,7 +20,7 @@ Key = tuple[str, frozenset[str], int]
 class Derived:
     """One derived collective: its kind, the mesh axes it runs over, bytes on one device.
 
-    ``statistic`` marks the small sums of norms and softmaxes, ``added`` the reduction of a sum of
+    ``dims`` are the local dims of its operand; none said fits any. ``statistic`` marks the small sums of norms and softmaxes, ``added`` the reduction of a sum of
     gradients that lie as partial sums.
     """
 
@@ -29,6 +31,7 @@ class Derived:
     array: str
     statistic: bool = False
     added: bool = False
+    dims: tuple[int, ...] = ()
 
     @property
     def key(self) -> Key:
@@ -70,12 +73,54 @@ def _derived(move: Collective, axes: tuple[str, ...], setting: Setting, added: b
         f"{move.before.short} -> {move.after.short}",
         move.statistic,
         added,
+        setting.local(move.before),
     )
 
 
 def emitted_key(found: Emitted) -> Key:
     """An emitted collective as the same triple."""
     return found.kind, frozenset(found.axes), found.volume
+
+
+def same(own: Derived, other: Emitted) -> bool:
+    """Whether both are one collective: kind, mesh axes, bytes, and an operand cut along the same
+    dims. XLA may reorder an operand's dims, split them or merge them.
+    """
+    if own.key != emitted_key(other):
+        return False
+    return not own.dims or not other.dims or _one_block(own.dims, other.dims)
+
+
+def _one_block(left: Sequence[int], right: Sequence[int]) -> bool:
+    a, b = sorted(d for d in left if d > 1), sorted(d for d in right if d > 1)
+    return a == b or _merges(a, b) or _merges(b, a)
+
+
+def _merges(many: Sequence[int], few: Sequence[int]) -> bool:
+    """Whether every dim of the few is a product of some of the many, all of them used once.
+
+    >>> _merges([2, 3, 5], [5, 6]), _merges([4, 9], [6, 6])
+    (True, False)
+    """
+    if not few:
+        return not many
+    for chosen in product((False, True), repeat=len(many)):
+        if prod(d for d, used in zip(many, chosen, strict=True) if used) == few[0]:
+            rest = [d for d, used in zip(many, chosen, strict=True) if not used]
+            if _merges(rest, few[1:]):
+                return True
+    return False
+
+
+def all_same(derived: Sequence[Derived], emitted: Sequence[Emitted]) -> bool:
+    """Whether both sides are the same collectives, in any order."""
+    waiting = list(emitted)
+    for own in derived:
+        found = next((other for other in waiting if same(own, other)), None)
+        if found is None:
+            return False
+        waiting.remove(found)
+    return not waiting
 
 
 def once_each(found: Sequence[Emitted]) -> tuple[Emitted, ...]:

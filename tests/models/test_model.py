@@ -23,7 +23,6 @@ from symscale.models.flops import flops_per_token
 from symscale.models.model import Model, model_sources, models
 from symscale.models.zoo import zoo_names
 from symscale.programs.program import Program
-from symscale.studies.breakdown import flops_breakdown
 from tests.models.reference import Counted, weights
 
 FOLDER = Path(__file__).parents[1] / "truth"
@@ -181,11 +180,11 @@ def test_conventions(case: tuple[dict[str, Any], Counted]) -> None:
 def test_parts(case: tuple[dict[str, Any], Counted]) -> None:
     asked, reference = case
     found = made(asked)
-    parts = flops_breakdown(found)
+    parts = found.flops_by_component()
     for name, part in {
-        "attention projections": "projections",
+        "attention": "projections",
         "attention scores": "scores",
-        "MLP": "mlp",
+        "mlp": "mlp",
         "head": "head",
     }.items():
         value = evaluate(parts[name].subs(T, LENGTH), found)

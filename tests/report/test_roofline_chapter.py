@@ -25,7 +25,11 @@ def test_ops_lie_on_the_roof_they_load(chip: str, mesh: dict[str, int], roof: st
     )
     roofs = roofline(chip)
     for one in points:
-        drawn = next(spot for spot in plot.spots if spot.label == one.name)
+        # Of products close together one is drawn.
+        drawn = next((spot for spot in plot.spots if spot.label == one.name), None)
+        if drawn is None:
+            assert one.roof == "hbm"
+            continue
         assert drawn.y == pytest.approx(one.height(roofs))
         assert drawn.y <= float(roofs.peak) * 1.0001
     assert len(plot.series) == len(roofs.roofs)

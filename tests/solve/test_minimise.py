@@ -63,7 +63,7 @@ def test_prints_and_converts() -> None:
     text = str(best.derivation)
     for word in (
         "the constraint gives",
-        "dual weights 1/2, 1/2",
+        "the dual weights: (1/2, 1/2)",
         "the smallest value",
         "reached at",
     ):

@@ -9,7 +9,9 @@ from symscale.report.document import Block, Section, section, table, text
 from symscale.report.numbers import count, memory, number, percent
 from symscale.report.rich import Code, Math
 from symscale.report.study import TrainingStudy
-from symscale.studies.breakdown import flops_breakdown
+
+
+_NAMES = {"attention": "attention projections", "mlp": "MLP"}
 
 
 def model_chapter(study: TrainingStudy) -> list[Section]:
@@ -56,8 +58,9 @@ def _parameters(study: TrainingStudy) -> Block:
 def _flops(study: TrainingStudy) -> list[Block]:
     model, values = study.model, study.result.values
     rows = []
-    for name, forward in flops_breakdown(model).items():
-        rows.append((name, Math(forward), number(_value(forward, study))))
+    for name, forward in model.flops_by_component().items():
+        shown = _NAMES.get(name, name)
+        rows.append((shown, Math(forward), number(_value(forward, study))))
     forward, training = model.flops_per_token(), model.flops_per_token(training=True)
     rows.append(("forward", Math(forward), number(_value(forward, study))))
     rows.append(("training", Math(training), number(_value(training, study))))

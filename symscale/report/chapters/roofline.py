@@ -106,8 +106,9 @@ def _axes(
 def _apart(points: Sequence[OpPoint]) -> list[OpPoint]:
     """The points without those whose names would cover one another."""
     kept: list[OpPoint] = []
-    for one in points:
-        if all(not 0.55 < one.intensity / other.intensity < 1.8 for other in kept):
+    # Those of a mesh axis first: there is one for each.
+    for one in sorted(points, key=lambda point: point.roof == "hbm"):
+        if one.roof != "hbm" or all(not 0.55 < one.intensity / other.intensity < 1.8 for other in kept):
             kept.append(one)
     return kept
 
