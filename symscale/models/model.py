@@ -39,7 +39,7 @@ from symscale.models.params import Parameters, experts_touched, parameters
 from symscale.models.remat import Policy, rematerialise
 from symscale.models.scores import Causal, is_score
 from symscale.models.storage import Format, stored_bytes
-from symscale.models.zoo import find_config, zoo_entry, zoo_names
+from symscale.models.zoo import compared_with, find_config, zoo_entry, zoo_names
 
 __all__ = ["Model", "is_score", "model", "models"]
 
@@ -271,6 +271,8 @@ class Model(Mapping[Symbol, int]):
         """Sizes, source and parameters, for a terminal."""
         context = f"{self.context:,} tokens" if self.context else "not given"
         assumed = ", ".join(self.config.defaulted) or "none"
+        checked = compared_with(self.config)
+        said = f"checked: {checked}" if checked else ""
         rows = [
             f"context: {context}; keys that took a default: {assumed}",
             ", ".join(f"{symbol.name} = {size:,}" for symbol, size in self.items()),
@@ -280,6 +282,9 @@ class Model(Mapping[Symbol, int]):
             [
                 f"{self.name}  ({self.config.model_type}, {self.config.dtype} weights)",
                 f"source: {self.config.source}",
+                *wrap(
+                    said, 80, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+                ),
                 *(line for row in rows for line in wrap(row, 80, subsequent_indent="  ")),
                 "",
                 str(self.params.table()),
@@ -298,6 +303,7 @@ class Model(Mapping[Symbol, int]):
         return {
             "name": self.name,
             "source": self.config.source,
+            "checked": compared_with(self.config),
             "model_type": self.config.model_type,
             "sizes": {symbol.name: size for symbol, size in self.items()},
             "layers": {kind.name: kind.number for kind in self.programs.kinds},

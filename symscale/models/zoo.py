@@ -22,9 +22,11 @@ class ZooEntry:
     Attributes:
         name: its name here.
         aliases: other names it answers to, its Hugging Face id among them.
-        source: URL of the configuration.
+        source: URL of the configuration on the Hub.
         license: the licence of what the source publishes.
         config: the Hugging Face keys that costs depend on, as published.
+        checked: the public files its sizes were compared with, and the keys that none of
+            them confirms; None where the sizes are recalled and were compared with nothing.
     """
 
     name: str
@@ -32,6 +34,13 @@ class ZooEntry:
     source: str
     license: str
     config: Mapping[str, Any]
+    checked: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.checked is not None and not (isinstance(self.checked, str) and self.checked):
+            raise ModelError(
+                f"{self.name}: checked is the name of a file or None, not {self.checked!r}"
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """All attributes, JSON-able."""
@@ -39,6 +48,7 @@ class ZooEntry:
             "name": self.name,
             "aliases": list(self.aliases),
             "source": self.source,
+            "checked": self.checked,
             "license": self.license,
             "config": dict(self.config),
         }
@@ -54,6 +64,7 @@ def _entries() -> Mapping[str, ZooEntry]:
             row["source"],
             row["license"],
             MappingProxyType(row["config"]),
+            row["checked"],
         )
         for row in json.loads(text)
     )
@@ -120,6 +131,16 @@ def find_config(model: str | os.PathLike[str] | Mapping[str, Any]) -> ModelConfi
         return read_config(model)
     entry = zoo_entry(model)
     return replace(read_config(entry.config, entry.name), source=entry.source)
+
+
+def compared_with(config: ModelConfig) -> str | None:
+    """What the sizes of a zoo configuration were compared with; None outside the zoo.
+
+    >>> compared_with(find_config("dbrx"))
+    'https://github.com/databricks/dbrx/blob/HEAD/model/config.json (every size)'
+    """
+    entry = _find(config.name)
+    return entry.checked if entry is not None and entry.source == config.source else None
 
 
 def _looks_like_path(text: str) -> bool:

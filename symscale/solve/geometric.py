@@ -11,7 +11,7 @@ geometric programming (2007).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from sympy import Add, Eq, Expr, Mul, Rational, S, Symbol, factor_terms
@@ -32,6 +32,7 @@ class Program:
 
     ``bound`` are the unknowns that follow from the free ones. ``constant`` is what no unknown
     moves: a summand, or an arm of its own where ``is_max`` says that the largest arm counts.
+    ``caps`` are monomials that must not exceed 1.
     """
 
     free: tuple[Symbol, ...]
@@ -39,6 +40,7 @@ class Program:
     arms: tuple[Monomials, ...]
     constant: Expr
     is_max: bool
+    caps: Monomials = field(default_factory=dict)
 
     @property
     def rows(self) -> tuple[Vector, ...]:
@@ -57,8 +59,9 @@ class Program:
 
     @property
     def degree(self) -> int:
-        """The degree of difficulty."""
-        return len(self.rows) - rank(self.rows) - 1
+        """The degree of difficulty, limits counted as terms."""
+        rows = (*self.rows, *self.caps)
+        return len(rows) - rank(rows) - 1
 
     def terms(self) -> Iterator[Expr]:
         """Every term as an expression in the free unknowns."""
@@ -119,6 +122,25 @@ def _merged(found: list[Monomials]) -> tuple[Monomials, ...]:
         ((exponents, coeff),) = arm.items()
         single[exponents] = Maximum(single.get(exponents, S.Zero), coeff)
     return (*({key: value} for key, value in single.items()), *sums)
+
+
+def with_caps(
+    made: Program, swaps: Mapping[Symbol, Expr], limits: tuple[tuple[Expr, Expr], ...]
+) -> Program:
+    """The program under further limits, each a monomial that is at most another.
+
+    Raises:
+        SolveError: for a limit that is no inequality of monomials in the unknowns.
+    """
+    caps: Monomials = {}
+    for low, high in limits:
+        ratio = (low / high).xreplace(dict(swaps))
+        found = monomials(ratio, made.free)
+        if len(found) != 1:
+            raise SolveError(f"{low} <= {high}: an inequality of two monomials is wanted")
+        ((exponents, coeff),) = found.items()
+        caps[exponents] = Maximum(caps.get(exponents, S.Zero), coeff)
+    return replace(made, caps=caps)
 
 
 def arms_of(cost: Expr, over: tuple[Symbol, ...]) -> tuple[Expr, ...]:

@@ -7,7 +7,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, overload
 
-from sympy import Eq, Expr, Symbol, Tuple
+from sympy import Eq, Expr, Ge, Gt, Le, Lt, Symbol, Tuple
+from sympy.core.relational import Relational
 
 from symscale.algebra.derivation import Derivation
 from symscale.algebra.errors import SolveError
@@ -19,9 +20,11 @@ from symscale.solve.geometric import (
     dual_value,
     dual_weights,
     eliminate,
+    monomial,
     primal_point,
     program,
     rational,
+    with_caps,
 )
 from symscale.solve.newton import descend
 from symscale.solve.optimum import Optimum
@@ -33,7 +36,7 @@ from symscale.solve.whole import Kind, WholeOptimum, search
 def minimise(
     expr: Any,
     over: Symbol | Iterable[Symbol],
-    subject_to: Eq | Iterable[Eq] = (),
+    subject_to: Relational | Iterable[Relational] = (),
     *,
     given: Given | None = None,
     integer: None = None,
@@ -43,7 +46,7 @@ def minimise(
 def minimise(
     expr: Any,
     over: Symbol | Iterable[Symbol],
-    subject_to: Eq | Iterable[Eq] = (),
+    subject_to: Relational | Iterable[Relational] = (),
     *,
     given: Given | None = None,
     integer: Kind,
@@ -52,7 +55,7 @@ def minimise(
 def minimise(
     expr: Any,
     over: Symbol | Iterable[Symbol],
-    subject_to: Eq | Iterable[Eq] = (),
+    subject_to: Relational | Iterable[Relational] = (),
     *,
     given: Given | None = None,
     integer: Kind | None = None,
@@ -60,15 +63,15 @@ def minimise(
 ) -> Optimum | WholeOptimum:
     """The global minimum of a sum of monomials, or of the largest of such, over positive unknowns.
 
-    Constraints are equations of two monomials. In closed form when the degree of difficulty is
-    zero, and for a maximum of monomials of any degree (in pieces, where it depends on the other
-    symbols which terms decide). Otherwise, with numbers for all other symbols, by Newton's method
-    in logarithms, with the optimality gap in the certificate.
+    Constraints are equations or inequalities of two monomials. In closed form when the degree of
+    difficulty is zero, and for a maximum of monomials of any degree (in pieces, where it depends on
+    the other symbols which terms decide). Otherwise, with numbers for all other symbols, by
+    Newton's method in logarithms, with the optimality gap in the certificate.
 
     Args:
         expr: the cost.
         over: the unknowns.
-        subject_to: equations of monomials, such as ``Eq(X*Y, n)``.
+        subject_to: relations of monomials, such as ``Eq(X*Y, n)`` or ``Le(Y, 8)``.
         given: relations that are put in first.
         integer: ``"divisors"`` or ``"powers of two"``: whole unknowns only, found by exact search
             (:class:`WholeOptimum`, with the loss against the continuous optimum); everything else
@@ -89,13 +92,16 @@ def minimise(
     cost = check_cost(expr, "expr")
     check_known(cost)
     unknowns = _unknowns(cost, over)
-    constraints = _constraints(subject_to)
+    constraints, limits = _constraints(subject_to)
     cost, constraints, start = put_given(cost, constraints, given, unknowns)
     if integer is not None:
+        if limits:
+            raise SolveError("integer=: a search takes equations; bound unknowns with dividing=")
         return whole(cost, unknowns, constraints, integer, dividing or {})
     if dividing:
         raise SolveError("dividing= says what whole unknowns divide: ask with integer=")
-    made = program(cost, unknowns, eliminate(unknowns, constraints))
+    swaps = eliminate(unknowns, constraints)
+    made = with_caps(program(cost, unknowns, swaps), swaps, limits)
     found = _solved(cost, made, start + _opening(cost, made))
     ordered = {v: found.point[v] for v in unknowns if v in found.point}
     return replace(found, point=MappingProxyType(ordered), constraint=constraints)
@@ -105,7 +111,7 @@ def minimise(
 def maximise(
     expr: Any,
     over: Symbol | Iterable[Symbol],
-    subject_to: Eq | Iterable[Eq] = (),
+    subject_to: Relational | Iterable[Relational] = (),
     *,
     given: Given | None = None,
     integer: None = None,
@@ -115,7 +121,7 @@ def maximise(
 def maximise(
     expr: Any,
     over: Symbol | Iterable[Symbol],
-    subject_to: Eq | Iterable[Eq] = (),
+    subject_to: Relational | Iterable[Relational] = (),
     *,
     given: Given | None = None,
     integer: Kind,
@@ -124,7 +130,7 @@ def maximise(
 def maximise(
     expr: Any,
     over: Symbol | Iterable[Symbol],
-    subject_to: Eq | Iterable[Eq] = (),
+    subject_to: Relational | Iterable[Relational] = (),
     *,
     given: Given | None = None,
     integer: Kind | None = None,
@@ -168,9 +174,9 @@ def whole(
 def _solved(cost: Expr, made: Program, steps: Derivation) -> Optimum:
     if not made.arms:
         return _fixed(cost, made, steps)
-    if made.is_max and all(len(arm) == 1 for arm in made.arms):
+    if (made.is_max or made.caps) and all(len(arm) == 1 for arm in made.arms):
         return _cornered(cost, made, steps)
-    if made.degree > 0:
+    if made.degree > 0 or made.caps:
         return _numeric(cost, made, steps)
     weights = dual_weights(made)
     value = dual_value(made, weights)
@@ -195,7 +201,7 @@ def _cornered(cost: Expr, made: Program, steps: Derivation) -> Optimum:
     found = pieces(made)
     value = largest_value(found)
     certificate = f"geometric program (epigraph), degree of difficulty {made.degree}"
-    if made.degree == 0 or len(found) == 1:
+    if len(found) == 1:
         parts = tuple(map(rational, found[0].weights))
         steps = _closing(steps, made, parts, value, found[0].point)
         return Optimum(cost, found[0].point, made.total(value), certificate, (), parts, steps)
@@ -210,11 +216,13 @@ def _cornered(cost: Expr, made: Program, steps: Derivation) -> Optimum:
 
 def _numeric(cost: Expr, made: Program, steps: Derivation) -> Optimum:
     """The minimum by Newton's method, once everything but the unknowns is a number."""
-    others = sorted(map(str, {s for c in made.coefficients for s in c.free_symbols}))
+    coefficients = (*made.coefficients, *made.caps.values())
+    others = sorted(map(str, {s for c in coefficients for s in c.free_symbols}))
     if others:
+        why = "limits on a sum" if made.caps else f"degree of difficulty {made.degree}"
         raise SolveError(
-            f"degree of difficulty {made.degree}: no closed form; substitute numbers for "
-            f"{', '.join(others)} to have it numerically"
+            f"{why}: no closed form; substitute numbers for {', '.join(others)} to have it "
+            "numerically"
         )
     found = descend(made)
     value = made.total(found.value)
@@ -238,16 +246,25 @@ def _unknowns(cost: Expr, over: Symbol | Iterable[Symbol]) -> tuple[Symbol, ...]
     return found
 
 
-def _constraints(subject_to: Eq | Iterable[Eq]) -> tuple[Eq, ...]:
+def _constraints(
+    subject_to: Relational | Iterable[Relational],
+) -> tuple[tuple[Eq, ...], tuple[tuple[Expr, Expr], ...]]:
+    """The equations, and the limits as pairs of which the first is at most the second."""
     listed = isinstance(subject_to, Iterable) and not isinstance(subject_to, Expr)
-    found = tuple(subject_to) if listed else (subject_to,)
-    for relation in found:
-        if not isinstance(relation, Eq):
+    equations: list[Eq] = []
+    limits: list[tuple[Expr, Expr]] = []
+    for relation in tuple(subject_to) if listed else (subject_to,):
+        if isinstance(relation, Eq):
+            equations.append(relation)
+        elif isinstance(relation, Ge | Gt | Le | Lt):
+            limits.append((relation.lts, relation.gts))
+        else:
             raise SolveError(
-                f"subject_to={relation!r}: equations of monomials are wanted, Eq(X*Y, n)"
+                f"subject_to={relation!r}: equations of monomials are wanted, Eq(X*Y, n), or "
+                "inequalities, Le(Y, 8)"
             )
         check_known(relation)
-    return found
+    return tuple(equations), tuple(limits)
 
 
 def _opening(cost: Expr, made: Program) -> Derivation:
@@ -262,6 +279,9 @@ def _opening(cost: Expr, made: Program) -> Derivation:
         steps = steps.then("no unknown moves", made.constant, "set aside until the end")
     for term in made.terms():
         steps = steps.then("a term", term, "")
+    for exponents, coeff in made.caps.items():
+        limit = Le(coeff * monomial(made.free, exponents), 1, evaluate=False)
+        steps = steps.then("a limit", limit, "")
     kind = "largest term" if made.is_max else "sum"
     count = f"terms {len(made.rows)}, unknowns {len(made.free)}, degree {made.degree}"
     return steps.then(f"a geometric program for the {kind}", None, f"convex in logarithms; {count}")

@@ -19,6 +19,9 @@ from symscale.solve.geometric import Program, unattained
 MOST_STEPS = 200
 _GAP = 1e-12
 
+#: Keeps a search for any point within limits from running off to infinity.
+_SOFT = 1e-3
+
 #: An arm with a smaller multiplier does not bind.
 _BINDING = 1e-6
 
@@ -35,12 +38,18 @@ class Descent:
 
 @dataclass(frozen=True)
 class _Arms:
-    """Exponents and logarithms of coefficients of all terms, and the arm of each."""
+    """Exponents and logarithms of coefficients of all terms, and the arm of each.
+
+    ``fixed`` marks the arms that are limits: their logarithm stays below 0, not below the bound.
+    ``soft`` is the weight of a pull towards the origin.
+    """
 
     powers: Any
     logs: Any
     arm: Any
     count: int
+    fixed: Any
+    soft: float = 0.0
 
     def values(self, place: Any) -> Any:
         """The logarithm of each arm's sum, and each term's share of its arm."""
@@ -67,14 +76,18 @@ def descend(made: Program) -> Descent:
     """
     import numpy as np
 
-    powers = np.array([[float(e) for e in exponents] for exponents in made.rows])
+    rows = (*made.rows, *made.caps)
+    powers = np.array([[float(e) for e in exponents] for exponents in rows])
     if np.linalg.matrix_rank(powers) < powers.shape[1]:
         raise SolveError(f"the cost does not fix each of {', '.join(map(str, made.free))}")
-    logs = np.log([float(coeff.evalf()) for coeff in made.coefficients])
-    data = _Arms(powers, logs, np.array(made.arm_of), len(made.arms))
-    place, weights = _newton(data) if data.count == 1 else _central(data)
-    sums, _ = data.values(place)
-    high = float(sums.max())
+    coefficients = (*made.coefficients, *made.caps.values())
+    logs = np.log([float(coeff.evalf()) for coeff in coefficients])
+    count = len(made.arms)
+    arm = np.array([*made.arm_of, *range(count, count + len(made.caps))])
+    fixed = np.arange(count + len(made.caps)) >= count
+    data = _Arms(powers, logs, arm, len(fixed), fixed)
+    place, weights = _newton(data) if data.count == 1 else _central(data, _start(data))
+    high = float(data.values(place)[0][~fixed].max())
     low, weights = _dual(data, weights)
     gap = float(np.expm1(high - low))
     if not gap < 1e-6:
@@ -107,23 +120,54 @@ def _newton(data: _Arms) -> tuple[Any, Any]:
     return place, shares
 
 
-def _central(data: _Arms) -> tuple[Any, Any]:
-    """The central path of the epigraph: ever closer to the smallest bound on all arms."""
+def _start(data: _Arms) -> Any:
+    """A point strictly within all limits.
+
+    Raises:
+        SolveError: when no point is.
+    """
     import numpy as np
 
     place = np.zeros(data.powers.shape[1])
+    if not data.fixed.any() or data.values(place)[0][data.fixed].max() < -1e-3:
+        return place
+    inside = data.fixed[data.arm]
+    powers, logs, arm = data.powers[inside], data.logs[inside], data.arm[inside]
+    _, arm = np.unique(arm, return_inverse=True)
+    alone = _Arms(powers, logs, arm, arm.max() + 1, np.zeros(arm.max() + 1, dtype=bool), _SOFT)
+    place, _ = _path(alone, place, until=-1.0)
+    if alone.values(place)[0].max() >= 0:
+        raise SolveError("no point is within all limits")
+    return place
+
+
+def _central(data: _Arms, place: Any) -> tuple[Any, Any]:
+    """The smallest bound on all arms, and the multipliers of all terms there."""
+    import numpy as np
+
+    place, bound = _path(data, place)
+    sums, _ = data.values(place)
+    slack = np.maximum(_limits(data, bound) - sums, 1e-300)
+    weights = (1 / slack) / (1 / slack)[~data.fixed].sum()
+    place, weights = polished(data, place, weights)
+    return place, weights[data.arm] * data.values(place)[1]
+
+
+def _path(data: _Arms, place: Any, until: float = float("-inf")) -> tuple[Any, float]:
+    """The central path of the epigraph: ever closer to the smallest bound on all arms.
+
+    It ends where the bound is below ``until``.
+    """
+    import numpy as np
+
     bound = float(data.values(place)[0].max()) + 1.0
     sharp = 1.0
     while data.count / sharp > _GAP:
         sharp *= 8.0
         place, bound = _centred(data, place, bound, sharp)
-        if not np.isfinite(bound) or abs(bound) > 1e6:
+        if not np.isfinite(bound) or abs(bound) > 1e6 or bound < until:
             break
-    sums, _ = data.values(place)
-    slack = np.maximum(bound - sums, 1e-300)
-    weights = (1 / slack) / (1 / slack).sum()
-    place, weights = polished(data, place, weights)
-    return place, weights[data.arm] * data.values(place)[1]
+    return place, bound
 
 
 def polished(data: _Arms, place: Any, weights: Any) -> tuple[Any, Any]:
@@ -133,21 +177,29 @@ def polished(data: _Arms, place: Any, weights: Any) -> tuple[Any, Any]:
     tight = np.flatnonzero(weights > _BINDING)
     size = len(place)
     best = (place, weights, float("inf"))
-    unknown = np.concatenate([place, [data.values(place)[0].max()], weights[tight]])
+    highest = data.values(place)[0][~data.fixed].max()
+    unknown = np.concatenate([place, [highest], weights[tight]])
+    counted = np.where(data.fixed, 0.0, 1.0)
     for _ in range(12):
         here, multipliers = unknown[:size], unknown[size + 1 :]
         sums, shares = data.values(here)
         slopes = data.slopes(shares)[tight]
         miss = np.concatenate(
-            [multipliers @ slopes, [1 - multipliers.sum()], sums[tight] - unknown[size]]
+            [
+                multipliers @ slopes,
+                [1 - multipliers @ counted[tight]],
+                sums[tight] - _limits(data, unknown[size])[tight],
+            ]
         )
         error = float(np.abs(miss).max())
-        if multipliers.min() >= 0 and sums.max() <= unknown[size] + 1e-9 and error < best[2]:
+        inside = (sums <= _limits(data, unknown[size]) + 1e-9).all()
+        if multipliers.min() >= 0 and inside and error < best[2]:
             full = np.zeros(data.count)
             full[tight] = multipliers
             best = (here, full, error)
         bend = _bend(data, shares, tight, multipliers, slopes)
-        unknown = unknown + np.linalg.lstsq(_kkt(bend, slopes), -miss, rcond=None)[0]
+        system = _kkt(bend, slopes, counted[tight])
+        unknown = unknown + np.linalg.lstsq(system, -miss, rcond=None)[0]
         if not np.isfinite(unknown).all():
             break
     return best[0], best[1]
@@ -163,7 +215,7 @@ def _bend(data: _Arms, shares: Any, tight: Any, multipliers: Any, slopes: Any) -
     return data.powers.T @ rows - slopes.T @ (multipliers[:, None] * slopes)
 
 
-def _kkt(bend: Any, slopes: Any) -> Any:
+def _kkt(bend: Any, slopes: Any, counted: Any) -> Any:
     """The Jacobian in the place, the bound and the multipliers."""
     import numpy as np
 
@@ -171,9 +223,9 @@ def _kkt(bend: Any, slopes: Any) -> Any:
     out = np.zeros((size + 1 + count, size + 1 + count))
     out[:size, :size] = bend
     out[:size, size + 1 :] = slopes.T
-    out[size, size + 1 :] = -1.0
+    out[size, size + 1 :] = -counted
     out[size + 1 :, :size] = slopes
-    out[size + 1 :, size] = -1.0
+    out[size + 1 :, size] = -counted
     return out
 
 
@@ -199,13 +251,20 @@ def _centred(data: _Arms, place: Any, bound: float, sharp: float) -> tuple[Any, 
     return place, bound
 
 
+def _limits(data: _Arms, bound: float) -> Any:
+    """What each arm stays below: the bound, or 0 for a limit."""
+    import numpy as np
+
+    return np.where(data.fixed, 0.0, bound)
+
+
 def _height(data: _Arms, place: Any, bound: float, sharp: float) -> float:
     import numpy as np
 
-    slack = bound - data.values(place)[0]
+    slack = _limits(data, bound) - data.values(place)[0]
     if (slack <= 0).any():
         return float("inf")
-    return float(sharp * bound - np.log(slack).sum())
+    return float(sharp * bound - np.log(slack).sum() + data.soft / 2 * (place @ place + bound**2))
 
 
 def _barrier(data: _Arms, place: Any, bound: float, sharp: float) -> tuple[Any, Any]:
@@ -214,12 +273,14 @@ def _barrier(data: _Arms, place: Any, bound: float, sharp: float) -> tuple[Any, 
 
     sums, shares = data.values(place)
     slopes = data.slopes(shares)
-    inverse = 1 / (bound - sums)
-    edge = np.hstack([slopes, -np.ones((data.count, 1))])
+    inverse = 1 / (_limits(data, bound) - sums)
+    edge = np.hstack([slopes, np.where(data.fixed, 0.0, -1.0)[:, None]])
     slope = edge.T @ inverse
     slope[-1] += sharp
     weighted = (inverse[data.arm] * shares)[:, None] * data.powers
     bend = edge.T @ (inverse[:, None] ** 2 * edge)
+    slope += data.soft * np.append(place, bound)
+    bend += data.soft * np.eye(len(bend))
     bend[:-1, :-1] += data.powers.T @ weighted - slopes.T @ (inverse[:, None] * slopes)
     return slope, bend
 
@@ -228,7 +289,7 @@ def _dual(data: _Arms, weights: Any) -> tuple[float, Any]:
     """A lower bound, and the nearest weights under which all exponents cancel, which give it."""
     import numpy as np
 
-    rows = np.vstack([data.powers.T, np.ones(len(data.logs))])
+    rows = np.vstack([data.powers.T, np.where(data.fixed[data.arm], 0.0, 1.0)])
     target = np.zeros(len(rows))
     target[-1] = 1.0
     weights = np.where(weights > 1e-15, weights, 0.0)

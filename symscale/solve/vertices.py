@@ -44,14 +44,15 @@ def pieces(made: Program) -> tuple[Piece, ...]:
         SolveError: when no minimum is attained, an unknown is left open, or the bases are too many.
     """
     size = len(made.free) + 1
-    if rank(made.rows) < len(made.free):
+    rows = (*made.rows, *made.caps)
+    if rank(rows) < len(made.free):
         names = ", ".join(map(str, made.free))
         raise SolveError(f"the cost does not fix each of {names}: only a product of them")
-    if comb(len(made.rows), size) > MOST_BASES:
-        raise SolveError(f"a maximum of {len(made.rows)} terms has too many corners; drop some")
+    if comb(len(rows), size) > MOST_BASES:
+        raise SolveError(f"a maximum of {len(rows)} terms has too many corners; drop some")
     found = [
         piece
-        for chosen in combinations(range(len(made.rows)), size)
+        for chosen in combinations(range(len(rows)), size)
         if (piece := _piece(made, chosen)) is not None
     ]
     if not found:
@@ -69,40 +70,48 @@ def largest_value(found: tuple[Piece, ...]) -> Expr:
 def _piece(made: Program, chosen: tuple[int, ...]) -> Piece | None:
     """The basis of these terms; None when it is dependent, or its weights are not all positive."""
     one, none = Fraction(1), (Fraction(0),) * len(made.free)
-    columns = [(*made.rows[i], one) for i in chosen]
+    rows, _, flags = _table(made)
+    columns = [(*rows[i], flags[i]) for i in chosen]
     weights = solve_linear(columns, (*none, one))
     if weights is None or any(weight < 0 for weight in weights):
         return None
-    full = [Fraction(0)] * len(made.rows)
+    full = [Fraction(0)] * len(rows)
     for i, weight in zip(chosen, weights, strict=True):
         full[i] = weight
     value = _product(made, tuple(full))
     point = {v: _coordinate(made, chosen, place) for place, v in enumerate(made.free)}
-    others = (i for i in range(len(made.rows)) if i not in chosen)
+    others = (i for i in range(len(rows)) if i not in chosen)
     needs = (_below(made, i, point, value) for i in others)
     return Piece(value, with_bound(made, point), conjunction(needs), tuple(full))
 
 
 def _coordinate(made: Program, chosen: tuple[int, ...], place: int) -> Expr:
     """An unknown where the chosen terms are equal: weights with sum zero that leave it alone."""
-    one = Fraction(1)
     unit = tuple(Fraction(int(i == place)) for i in range(len(made.free)))
-    columns = [(*made.rows[i], one) for i in chosen]
+    rows, _, flags = _table(made)
+    columns = [(*rows[i], flags[i]) for i in chosen]
     mix = solve_linear(columns, (*unit, Fraction(0)))
     assert mix is not None
-    full = [Fraction(0)] * len(made.rows)
+    full = [Fraction(0)] * len(rows)
     for i, weight in zip(chosen, mix, strict=True):
         full[i] = -weight
     return _product(made, tuple(full))
 
 
+def _table(made: Program) -> tuple[tuple[Vector, ...], tuple[Expr, ...], tuple[Fraction, ...]]:
+    """Exponents and coefficients of terms and caps; a cap has no share in the value."""
+    flags = (Fraction(1),) * len(made.rows) + (Fraction(0),) * len(made.caps)
+    return (*made.rows, *made.caps), (*made.coefficients, *made.caps.values()), flags
+
+
 def _product(made: Program, powers: Vector) -> Expr:
-    pairs = zip(made.coefficients, powers, strict=True)
+    pairs = zip(_table(made)[1], powers, strict=True)
     return Mul(*(power(coeff, rational(p)) for coeff, p in pairs if p))
 
 
 def _below(made: Program, i: int, point: dict[Symbol, Expr], value: Expr) -> Boolean:
-    """The condition that another term is not above the value at the point."""
-    powers = zip(made.free, made.rows[i], strict=True)
-    there = made.coefficients[i] * Mul(*(power(point[v], rational(e)) for v, e in powers))
-    return compare(there, value).fits
+    """The condition that another term is not above the value at the point, nor a cap above 1."""
+    rows, coefficients, flags = _table(made)
+    powers = zip(made.free, rows[i], strict=True)
+    there = coefficients[i] * Mul(*(power(point[v], rational(e)) for v, e in powers))
+    return compare(there, value if flags[i] else S.One).fits

@@ -1,22 +1,19 @@
-"""The catalogue checked as a whole, and the page that shows the agreement."""
+"""The catalogue checked as a whole, and its lists of collectives."""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from symscale.algebra.errors import ReportError
-from symscale.arrays.notation import axes_text
-from symscale.xla.catalogue_cases import Case, catalogue
+from symscale.xla.catalogue_cases import Case, catalogue, every_reshard
 from symscale.xla.check import Check, check_all
-from symscale.xla.compare import Row
-from symscale.xla.compare_lists import Derived, Key, emitted_key
-from symscale.xla.readings import Emitted
+from symscale.xla.compare_lists import Key, emitted_key
 
 #: Programs compiled in one process; more at once would make an error cost more time.
 BATCH = 400
@@ -24,11 +21,15 @@ BATCH = 400
 
 @dataclass(frozen=True)
 class Agreement:
-    """All checks of the catalogue: by XLA's partitioner, and with the collectives written out."""
+    """All checks of the catalogue: by XLA's partitioner, and with the collectives written out.
+
+    ``sweep``: every way between two shardings of a matrix over two mesh axes.
+    """
 
     cases: tuple[Case, ...]
     automatic: tuple[Check, ...]
     explicit: tuple[Check, ...]
+    sweep: tuple[Check, ...] = ()
 
     @property
     def version(self) -> str:
@@ -44,7 +45,12 @@ class Agreement:
     def ok(self) -> bool:
         """Whether nothing is left unexplained, and all explicit programs are exact."""
         explicit = all(found.comparison.exact for found in self.explicit)
-        return explicit and all(found.ok for found in self.automatic)
+        return explicit and all(found.ok for found in (*self.automatic, *self.sweep))
+
+    def chosen(self, wanted: Callable[[Case], bool]) -> tuple[Check, ...]:
+        """The checks by XLA's partitioner of the cases that are wanted."""
+        pairs = zip(self.cases, self.automatic, strict=True)
+        return tuple(found for case, found in pairs if wanted(case))
 
     @property
     def reasons(self) -> Counter[str]:
@@ -76,11 +82,12 @@ class Agreement:
             "ok": self.ok,
             "automatic": [found.to_dict() for found in self.automatic],
             "explicit": [found.to_dict() for found in self.explicit],
+            "sweep": [found.to_dict() for found in self.sweep],
         }
 
 
 def check_catalogue(cases: Sequence[Case] | None = None) -> Agreement:
-    """Every case of the catalogue, compiled in one process.
+    """Every case of the catalogue (and the sweep of reshards), compiled in one process.
 
     Raises:
         XlaError: without JAX, or when XLA refuses a program.
@@ -88,11 +95,13 @@ def check_catalogue(cases: Sequence[Case] | None = None) -> Agreement:
     chosen = catalogue() if cases is None else tuple(cases)
     plain = [case.subject() for case in chosen]
     written = [case.subject(explicit=True) for case in chosen if explicit_too(case)]
-    subjects = plain + written
+    swept = [case.subject() for case in every_reshard()] if cases is None else []
+    subjects = plain + written + swept
     found: list[Check] = []
     for start in range(0, len(subjects), BATCH):
         found += check_all(subjects[start : start + BATCH])
-    return Agreement(chosen, tuple(found[: len(plain)]), tuple(found[len(plain) :]))
+    first, last = len(plain), len(plain) + len(written)
+    return Agreement(chosen, tuple(found[:first]), tuple(found[first:last]), tuple(found[last:]))
 
 
 def explicit_too(case: Case) -> bool:
@@ -127,99 +136,14 @@ def _plain(keys: Iterable[Key]) -> list[list[Any]]:
     return sorted([kind, sorted(axes), volume] for kind, axes, volume in keys)
 
 
-def page(found: Agreement) -> str:
-    """The agreement as a page in Markdown."""
-    return "\n".join([*_head(found), *_differences(found), *_groups(found)]) + "\n"
-
-
-def _head(found: Agreement) -> Iterator[str]:
-    total, exact = len(found.automatic), found.exact
-    written = sum(one.comparison.exact for one in found.explicit)
-    yield "# Derived collectives against XLA's"
-    yield ""
-    yield (
-        f"Each program below was partitioned twice: by symscale, and by XLA (jax {found.version}, "
-        "virtual CPU devices, the module after SPMD partitioning). Kind, mesh axes and bytes of "
-        "every collective and the matrix FLOPs of a device are compared. Made by "
-        "`symscale check --catalogue -o agreement.md`."
-    )
-    yield ""
-    yield (
-        "Left to XLA, a program states where its arrays lie and nothing else. *Pinned*, it states "
-        "every sharding of the derived pass (how an op takes its operands, where it computes, that "
-        "gradients are added before they are reduced), and XLA chooses the collectives. Written "
-        "out, the collectives are the derived ones, and what XLA emits must be exactly these. "
-        "*Joint* is a forward pass and its gradient in one program."
-    )
-    yield ""
-    yield "| programs | exact |"
-    yield "| --- | --- |"
-    yield f"| collectives left to XLA's partitioner | {exact} of {total} ({exact / total:.0%}) |"
-    yield f"| derived collectives written out (`shard_map`) | {written} of {len(found.explicit)} |"
-    yield ""
-
-
-def _differences(found: Agreement) -> Iterator[str]:
-    yield "## Where they differ"
-    yield ""
-    yield "Bytes are of all collectives on a device, XLA's over the derived ones; likewise FLOPs."
-    yield ""
-    yield "| program | derived | XLA | bytes | FLOPs | cheaper in bytes | why |"
-    yield "| --- | --- | --- | --- | --- | --- | --- |"
-    for case, check in zip(found.cases, found.automatic, strict=True):
-        if not check.comparison.exact:
-            yield _difference(case, check)
-    yield ""
-
-
-def _difference(case: Case, check: Check) -> str:
-    made = check.comparison
-    rows = [row for row in made.rows if not row.exact]
-    own = _side([one for row in rows for one in row.derived])
-    other = _side([one for row in rows for one in row.emitted])
-    cells = (
-        case.name, own or "nothing", other or "nothing",
-        _ratio(made.emitted_bytes, made.derived_bytes),
-        _ratio(made.emitted_flops, made.derived_flops),
-        _cheaper(rows), "; ".join(made.reasons) or "not explained",
-    )  # fmt: skip
-    return f"| {' | '.join(cells)} |"
-
-
-def _cheaper(rows: Sequence[Row]) -> str:
-    own = sum(row.derived_bytes for row in rows)
-    other = sum(row.emitted_bytes for row in rows)
-    return "alike" if own == other else "derived" if own < other else "XLA"
-
-
-def _ratio(other: int, own: int) -> str:
-    if other == own:
-        return "× 1"
-    return f"× {other / own:.3g}" if own else "from nothing"
-
-
-def _side(side: Sequence[Derived] | Sequence[Emitted]) -> str:
-    counts = Counter(f"{one.kind}_{axes_text(one.axes)} {one.volume:,}" for one in side)
-    return ", ".join(f"{n} × {name}" if n > 1 else name for name, n in counts.items())
-
-
-def _groups(found: Agreement) -> Iterator[str]:
-    yield "## All programs"
-    yield ""
-    yield "| program | collectives | bytes a device | verdict |"
-    yield "| --- | --- | --- | --- |"
-    for case, check in zip(found.cases, found.automatic, strict=True):
-        made = check.comparison
-        count = sum(len(row.derived) for row in made.rows)
-        yield f"| {case.name} | {count} | {made.derived_bytes:,} | {made.verdict} |"
-
-
 def run_catalogue(output: str | None, as_json: bool = False) -> int:
     """Check the catalogue, print the outcome, write the page; 1 when something is not explained.
 
     Raises:
         ReportError: when the page cannot be written.
     """
+    from symscale.xla.catalogue_page import page
+
     found = check_catalogue()
     if output is not None:
         path = Path(output)

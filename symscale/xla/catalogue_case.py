@@ -19,7 +19,11 @@ MESH_X = MappingProxyType({"X": 8})
 
 @dataclass(frozen=True)
 class Case:
-    """One program, its shardings, a mesh, and the pass that is compared."""
+    """One program, its shardings, a mesh, and the pass that is compared.
+
+    ``pinned`` states every sharding of the derived pass; ``complete`` marks a case that is not
+    pinned and states all of them nevertheless, since nothing lies other than its arrays do.
+    """
 
     group: str
     title: str
@@ -30,6 +34,7 @@ class Case:
     keep: Keep = "activations"
     sizes: Mapping[str, int] = field(default_factory=dict)
     pinned: bool = False
+    complete: bool = False
 
     @property
     def name(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import cache
 from types import MappingProxyType
 
 from symscale.programs.program import Program, program
@@ -11,26 +12,13 @@ from symscale.xla.catalogue_case import MESH_X, MESH_XY, MESH_XYZ, Case
 from symscale.xla.catalogue_layers import layers
 from symscale.xla.check_lines import split_lines
 
-__all__ = ["Case", "catalogue"]
+__all__ = ["Case", "catalogue", "every_reshard"]
 
 #: Sizes of the dims of single products: all different, divided by every mesh here.
 PRODUCT_SIZES = MappingProxyType({"I": 7168, "J": 1536, "K": 5120, "E": 64})
 
-#: Backward passes that are compared with only the arrays' own shardings stated, too. Where
-#: gradients of one array are added XLA needs more; a few show what it does without.
-_FREE = frozenset(
-    (
-        *(f"plain, {way}" for way in ("dp", "fsdp", "tp", "tp+sp", "fsdp+tp", "2d", "zero2",
-                                      "activations replicated")),
-        *(f"plain, {way}" for way in ("fsdp over XYZ", "tp over XYZ", "fsdp+tp over X, YZ",
-                                      "fsdp+tp over XZ, Y")),
-        *(f"with its norm, {way}" for way in ("tp", "tp+sp", "fsdp", "fsdp+tp")),
-        "gated, dp", "gated, fsdp", "gated, tp", "gated, fsdp+tp", "heads split", "batch split",
-        "split", "split, each over Y", "dp", "fsdp", "tp",
-    )
-)  # fmt: skip
 
-
+@cache
 def catalogue() -> tuple[Case, ...]:
     """All cases.
 
@@ -38,10 +26,46 @@ def catalogue() -> tuple[Case, ...]:
     >>> len(cases) >= 60, len({case.name for case in cases}) == len(cases)
     (True, True)
     """
-    found = tuple(layers())
-    free = (case for case in found if case.which != "backward" or case.title in _FREE)
-    pinned = (replace(case, pinned=True) for case in found if case.which != "joint")
-    return (*_products(), *_reshards(), *free, *pinned)
+    return (*_products(), *_reshards(), *_layers())
+
+
+def _layers() -> tuple[Case, ...]:
+    """Every layer and pass with its arrays' shardings alone; pinned, where that says more."""
+    free, pinned = [], []
+    for case in layers():
+        stated = replace(case, pinned=True)
+        more = case.which == "joint" or stated.subject().written().text != _text(case)
+        free.append(replace(case, complete=not more))
+        if more and case.which != "joint":
+            pinned.append(stated)
+    return (*free, *pinned)
+
+
+def _text(case: Case) -> str:
+    return case.subject().written().text
+
+
+def every_reshard() -> tuple[Case, ...]:
+    """Every way from one sharding of a matrix over two mesh axes to another.
+
+    >>> len(every_reshard())
+    110
+    """
+    whole, sizes = _matrix()
+    places = [text for number in range(9) for text in _placements(*divmod(number, 3))]
+    return tuple(
+        Case("reshard", f"A{before} -> {after}", whole, (f"A{before}", f"C{after}"), MESH_XY,
+             sizes=sizes)
+        for before in places for after in places if before != after
+    )  # fmt: skip
+
+
+def _placements(x: int, y: int) -> Iterator[str]:
+    """X and Y each on the first dim, on the second or on none (2); both orders on a shared dim."""
+    for order in ("XY", "YX") if x == y < 2 else ("XY",):
+        axes = ["".join(a for a in order if (x if a == "X" else y) == dim) for dim in range(2)]
+        parts = [f"{name}_{own}" if own else name for name, own in zip("IJ", axes, strict=True)]
+        yield f"[{', '.join(parts)}]"
 
 
 _PRODUCTS = (
@@ -181,9 +205,13 @@ def _dims(whole: Program) -> tuple[str, ...]:
 
 
 def _reshards() -> Iterator[Case]:
-    whole = program("copy(A[I, J]) -> C[I, J]")
-    sizes = {name: PRODUCT_SIZES[name] for name in ("I", "J")}
+    whole, sizes = _matrix()
     for mesh, statements in _RESHARDS:
         for text in statements:
             before, _, after = text.partition(" -> ")
             yield Case("reshard", text, whole, (before, f"C{after}"), mesh, sizes=sizes)
+
+
+def _matrix() -> tuple[Program, dict[str, int]]:
+    sizes = {name: PRODUCT_SIZES[name] for name in ("I", "J")}
+    return program("copy(A[I, J]) -> C[I, J]"), sizes

@@ -59,9 +59,9 @@ def pipelines() -> Iterator[Case]:
         for which in both:
             yield Case("pipeline", f"shift of {text}", alone, (f"A{text}", f"C{text}"), mesh, which)
     one = {"P": MESH_X["X"]}
+    ends = ("A[P_X, B, D]", "C[P_X, B, D]")
     for which in both:
-        shards = ("A[P_X, B, D]", "C[P_X, B, D]")
-        yield Case("pipeline", "shift, a row a device", alone, shards, MESH_X, which, sizes=one)
+        yield Case("pipeline", "shift, a row a device", alone, ends, MESH_X, which, sizes=one)
     whole = gpipe(_STAGES, _MICROBATCHES)
     ways: tuple[tuple[str, Mapping[str, str], Mapping[str, int]], ...] = (
         ("stages", {"P": "X"}, {"X": 4}),

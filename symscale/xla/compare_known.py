@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from symscale.xla.compare_lists import Derived, emitted_key
+from symscale.xla.compare_lists import Derived, same
 from symscale.xla.readings import Emitted
 
 _SUMS = ("ReduceScatter", "AllReduce")
@@ -59,13 +59,15 @@ class Left:
 class Known:
     """A known difference: its name, the reason, and how it is recognised.
 
-    ``moves_flops``: the same reason makes matrix FLOPs differ.
+    ``moves_flops``: the same reason makes matrix FLOPs differ. ``symbolic``: where XLA's way can be
+    the cheaper one, why a plan for any sizes cannot choose it.
     """
 
     name: str
     reason: str
     find: Callable[[Left], Found]
     moves_flops: bool = False
+    symbolic: str = ""
 
 
 def _same_axes(own: Derived, other: Emitted) -> bool:
@@ -167,8 +169,18 @@ def _by_result(left: Left) -> Found:
 
 def _gathered_twice(left: Left) -> Found:
     """A gather that is already among the paired ones."""
-    keys = {d.key for d in left.all_derived if d.kind == "AllGather"}
-    return Found((), tuple(e for e in left.emitted if emitted_key(e) in keys)[:1])
+    own = [d for d in left.all_derived if d.kind == "AllGather" and d not in left.derived]
+    return Found((), tuple(e for e in left.emitted if any(same(d, e) for d in own))[:1])
+
+
+def _gathered_whole(left: Left) -> Found:
+    """A gather of what the derived plan cuts first, so many times the bytes."""
+    for own, other in _pairs(left):
+        gathers = own.kind == other.kind == "AllGather" and own.dtype == other.dtype
+        whole = own.sliced > 1 and other.volume == own.volume * own.sliced
+        if gathers and whole and _same_axes(own, other):
+            return Found((own,), (other,))
+    return Found()
 
 
 def _windowed(left: Left) -> Found:
@@ -250,6 +262,9 @@ KNOWN: tuple[Known, ...] = (
         "all the work; the rule gathers the finer part and reduces",
         _nested,
         True,
+        "for A[I, J_XY] · B[J_X, K] -> C[I, K] the rule moves IJ/X + 2IK elements, XLA IJ + JK: "
+        "the sign of 2IK - JK - IJ(1 - 1/X) depends on the sizes. XLA pays X times the FLOPs for "
+        "it",
     ),
     Known(
         "by its result",
@@ -269,6 +284,10 @@ KNOWN: tuple[Known, ...] = (
         "works on a part of the sum and reduces; fewer FLOPs, dearer in bytes",
         _sliced,
         True,
+        "for A[I, J] · B[J_X, K] -> C[I, K] the rule gathers JK elements, XLA's AllReduce counts "
+        "2IK: the rule is cheaper in bytes where J < 2I, XLA's way always has X times fewer "
+        "FLOPs. It takes that way where the result has fewer bytes than the operand and no mesh "
+        "axis lies idle",
     ),
     Known(
         "gathered twice",
@@ -286,16 +305,29 @@ KNOWN: tuple[Known, ...] = (
         "XLA knows the sizes: one block lies within another, or an axis splits in two; a rule for "
         "any axis sizes cannot say so",
         _sub_axes,
+        symbolic="XLA's way needs one mesh axis to divide the other (here Y = 2 divides X = 4): "
+        "then a block over X lies within one over Y, or X splits into factors and blocks are "
+        "exchanged over one factor alone. With X = 2 and Y = 3 neither exists; a plan holds for "
+        "any axis sizes",
     ),
     Known(
         "smaller operand",
         "which operand of the product moves depends on the sizes: XLA, which knows them, moves the "
         "smaller; a rule for any sizes moves the weight",
         _smaller_operand,
+        symbolic="for A[I_X, J] · B[J_X, K] -> C[I, K_X] the rule moves JK + IK/X elements, XLA "
+        "IJ + JK/X; for A[I, J_X] · B[J, K_X] -> C[I_X, K] the rule moves IJ + IK/X, XLA JK + "
+        "IJ/X. Either way which is less depends on I, J and K",
     ),
     Known(
         "gathers first",
         "XLA gathers where blocks could be exchanged, or gathers before it exchanges",
         _gathered_first,
+    ),
+    Known(
+        "gathers before slicing",
+        "XLA gathers the whole array and slices it afterwards; slicing first is free and gathers "
+        "less",
+        _gathered_whole,
     ),
 )

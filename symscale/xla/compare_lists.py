@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 from typing import Any
 
-from symscale.programs.collectives import Collective
+from symscale.programs.collectives import Collective, Slice
 from symscale.programs.phase import AddGradients, Phase
 from symscale.xla.emit_setting import Setting
 from symscale.xla.readings import Emitted
@@ -20,8 +20,9 @@ Key = tuple[str, frozenset[str], int]
 class Derived:
     """One derived collective: its kind, the mesh axes it runs over, bytes on one device.
 
-    ``dims`` are the local dims of its operand; none said fits any. ``statistic`` marks the small sums of norms and softmaxes, ``added`` the reduction of a sum of
-    gradients that lie as partial sums.
+    ``dims`` are the local dims of its operand; none said fits any. ``statistic`` marks the small
+    sums of norms and softmaxes, ``added`` the reduction of a sum of gradients that lie as partial
+    sums. ``sliced``: into how many parts the array was cut just before.
     """
 
     kind: str
@@ -32,6 +33,7 @@ class Derived:
     statistic: bool = False
     added: bool = False
     dims: tuple[int, ...] = ()
+    sliced: int = 1
 
     @property
     def key(self) -> Key:
@@ -57,14 +59,17 @@ def derived(phases: Iterable[Phase], setting: Setting) -> tuple[Derived, ...]:
     out = []
     for phase in phases:
         sums = {s.output for s in phase.computes if isinstance(s.op, AddGradients)}
+        cut = {s.after: setting.ways(s.axes) for s in phase.steps if isinstance(s, Slice)}
         for move in phase.collectives:
             axes = tuple(name for name in move.axes if setting.mesh[name] > 1)
             if axes:
-                out.append(_derived(move, axes, setting, move.before in sums))
+                one = _derived(move, axes, setting)
+                parts = cut.get(move.before, 1)
+                out.append(replace(one, added=move.before in sums, sliced=parts))
     return tuple(out)
 
 
-def _derived(move: Collective, axes: tuple[str, ...], setting: Setting, added: bool) -> Derived:
+def _derived(move: Collective, axes: tuple[str, ...], setting: Setting) -> Derived:
     return Derived(
         move.kind,
         axes,
@@ -72,8 +77,7 @@ def _derived(move: Collective, axes: tuple[str, ...], setting: Setting, added: b
         move.before.dtype.name,
         f"{move.before.short} -> {move.after.short}",
         move.statistic,
-        added,
-        setting.local(move.before),
+        dims=setting.local(move.before),
     )
 
 

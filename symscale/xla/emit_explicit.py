@@ -18,8 +18,8 @@ from symscale.programs.collectives import (
     ReduceScatter,
     Slice,
 )
-from symscale.programs.phase import Compute, Phase
 from symscale.programs.ops import Edge
+from symscale.programs.phase import Compute, Phase
 from symscale.programs.sharded import ShardedProgram
 from symscale.programs.shift import ShiftPermute
 from symscale.xla.emit import Pass, kept_array
@@ -227,7 +227,7 @@ def neighbours(move: ShiftPermute, mesh: dict[str, int]) -> tuple[tuple[int, int
         sum(index * at[name] for name, index in zip(move.axes, places, strict=True))
         for places in product(*map(range, sizes))
     ]
-    return tuple(zip(line[::move.by], line[::move.by][1:], strict=False))
+    return tuple(zip(line[:: move.by], line[:: move.by][1:], strict=False))
 
 
 def _block(array: Array, place: tuple[int, ...], mesh: dict[str, int]) -> tuple[int, ...]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -40,6 +43,7 @@ def test_at_least_forty_models_of_many_families() -> None:
 def test_every_model_has_a_published_value_with_its_source() -> None:
     assert set(TRUTH) == set(zoo_names())
     assert all(row["source"].startswith("https://") for row in TRUTH.values())
+    assert not [row for row in TRUTH.values() if "Safetensors, model size" in row["source"]]
 
 
 @pytest.mark.parametrize("name", zoo_names())
@@ -51,6 +55,46 @@ def test_entry_is_complete(name: str) -> None:
     assert entry.source.startswith("https://")
     assert entry.license
     assert json.loads(json.dumps(entry.to_dict()))["config"] == dict(config.raw)
+
+
+def test_every_entry_says_what_it_was_compared_with() -> None:
+    entries = [zoo_entry(name) for name in zoo_names()]
+    rows = json.loads(resources.files("symscale.models").joinpath("data/zoo.json").read_text())
+    assert all("checked" in row for row in rows)
+    assert all(entry.to_dict()["checked"] == entry.checked for entry in entries)
+    assert sum(entry.checked is not None for entry in entries) >= 114
+    recalled = "recalled, not compared with the published file"
+    assert all(recalled in entry.source for entry in entries if entry.checked is None)
+
+
+@pytest.mark.parametrize("name", zoo_names())
+def test_what_was_compared_is_a_file_and_names_the_keys_left(name: str) -> None:
+    entry = zoo_entry(name)
+    assert entry.checked is not None
+    where, _, said = entry.checked.rpartition(" (")
+    assert all(part.startswith("https://") for part in where.split("; "))
+    assert re.search(r"\.(json|jsonl|md|py|yml)\b|/commit/", where)
+    left = re.fullmatch(r"(?:every size|all sizes but (.+), not confirmed there.*)\)", said)
+    assert left is not None
+    for key in (left[1] or "").split(", "):
+        found: object = dict(entry.config)
+        for part in key.split(".") if key else ():
+            assert isinstance(found, dict)
+            assert part in found, key
+            found = found[part]
+
+
+def test_the_card_shows_what_was_compared() -> None:
+    entry = zoo_entry("gpt2")
+    assert f"checked: {entry.checked}" in " ".join(model("gpt2").card().split())
+    assert model("gpt2").to_dict()["checked"] == entry.checked
+    assert model(dict(entry.config)).to_dict()["checked"] is None
+
+
+@pytest.mark.parametrize("given", ["", 3, True, ["a"]])
+def test_checked_is_a_name_or_nothing(given: object) -> None:
+    with pytest.raises(ModelError, match="checked is the name of a file or None, not "):
+        replace(zoo_entry("gpt2"), checked=given)  # type: ignore[arg-type]
 
 
 def test_contexts_and_dtypes_as_published() -> None:

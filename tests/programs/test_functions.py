@@ -99,8 +99,7 @@ def test_a_shift_goes_back_in_reverse() -> None:
     made = SHIFT.shard("A[P_X, B_Y, D]", "R[P_X, B_Y, D]")
     assert str(made.forward).splitlines() == [
         "A.edge[P_X, B_Y, D] = edge(A[P_X, B_Y, D]; P)",
-        "R.edge[P_X, B_Y, D] = CollectivePermute_X A.edge[P_X, B_Y, D]        "
-        "2*B*D/Y bytes, waits",
+        "R.edge[P_X, B_Y, D] = CollectivePermute_X A.edge[P_X, B_Y, D]        2*B*D/Y bytes, waits",
         "R[P_X, B_Y, D]      = shift(A[P_X, B_Y, D], R.edge[P_X, B_Y, D]; P)",
     ]
     assert "CollectivePermute_X dR.edge[P_X, B_Y, D]" in str(made.backward)

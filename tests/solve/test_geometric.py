@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from sympy import Eq, Expr, Rational, Symbol, cancel, sqrt
+from sympy import Eq, Expr, Ge, Le, Rational, Symbol, cancel, sqrt
 
 from symscale.algebra.errors import SolveError
 from symscale.algebra.maximum import Maximum, Minimum
@@ -157,3 +157,55 @@ def test_assumptions_go_in_first() -> None:
     walls = minimise(Maximum(F / X, D * X), over=X, given=assuming(F=4 * D))
     assert (walls[X], walls.value) == (2, 2 * D)
     assert "put in: F = 4*D" in str(walls.derivation)
+
+
+# --- limits ------------------------------------------------------------------------------------
+
+
+@settings(max_examples=25)
+@given(positive, positive, positive, st.integers(1, 40), st.integers(2, 4096), seeds)
+def test_limits_on_sums(a: int, b: int, c: int, most: int, chips: int, seed: int) -> None:
+    """A mesh on at most so many chips, one axis at most as long as its dim allows."""
+    cost = Rational(a) / X + Rational(b) / Y + Rational(c) / (X * Y)
+    best = minimise(cost, (X, Y), [Le(X * Y, chips), Le(Y, most)])
+    x, y = spread(seed, 2)
+    inside = (x * y <= chips) & (y <= most)
+    assert float(best[X] * best[Y]) <= chips * (1 + CLOSE)
+    assert float(best[Y]) <= most * (1 + CLOSE)
+    if inside.any():
+        beaten_by_none(best, cost, {X: x[inside], Y: y[inside]})
+    weights = np.array([float(weight) for weight in best.weights])
+    assert weights.min() >= 0
+    assert weights[:3].sum() == pytest.approx(1, abs=CLOSE)
+    rows = (*program(cost, (X, Y), {}).rows, (1, 1), (0, 1))
+    powers = np.array([[float(e) for e in row] for row in rows])
+    assert np.abs(powers.T @ weights).max() <= CLOSE
+
+
+@settings(max_examples=25)
+@given(positive, positive, st.integers(1, 60), st.integers(1, 400), seeds)
+def test_limits_on_a_maximum(d: int, f: int, most: int, chips: int, seed: int) -> None:
+    cost = Maximum(D / X, F / Y)
+    found = minimise(cost, (X, Y), [Eq(X * Y, n), Le(Y, L)])
+    assert found.value == Maximum(F / L, sqrt(D) * sqrt(F) / sqrt(n))
+    values = {D: d, F: f, L: most, n: chips}
+    best = found.at(values)
+    assert float(best[Y]) <= most * (1 + CLOSE)
+    (y,) = spread(seed, 1)
+    y = np.append(y[y <= most], float(most))
+    beaten_by_none(best, cost.subs(values), {X: chips / y, Y: y})
+
+
+def test_limits_in_closed_form_and_wrong_ones() -> None:
+    assert minimise(1 / X, X, Le(X, n)).value == 1 / n
+    assert maximise(X * Y, (X, Y), [Le(X, n), Le(Y, F)]).value == F * n
+    text = str(minimise(1 / X, X, Le(X, n)).derivation)
+    assert "a limit: X/n <= 1" in text
+    with pytest.raises(SolveError, match="limits on a sum: no closed form; substitute numbers"):
+        minimise(D / X + F / Y, (X, Y), Le(X * Y, n))
+    with pytest.raises(SolveError, match="no point is within all limits"):
+        minimise(1 / X + 1 / Y, (X, Y), [Le(X * Y, 4), Ge(X, 4), Ge(Y, 4)])
+    with pytest.raises(SolveError, match="an inequality of two monomials"):
+        minimise(1 / X + 1 / Y, (X, Y), Le(X + Y, 4))
+    with pytest.raises(SolveError, match="a search takes equations"):
+        minimise(1 / X, X, Le(X, 4), integer="divisors")

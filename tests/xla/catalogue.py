@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from symscale.xla.catalogue import Agreement, check_catalogue, lists, page
+from symscale.xla.catalogue import Agreement, check_catalogue, lists
+from symscale.xla.catalogue_page import page
 
 ROOT = Path(__file__).parents[2]
 TRUTH = ROOT / "tests" / "truth" / "xla_agreement.json"

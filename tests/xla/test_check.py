@@ -73,6 +73,23 @@ def test_another_collective_is_not_explained_away(other: Emitted) -> None:
     assert any("not explained" in line for line in made.lines())
 
 
+def test_a_gather_along_another_dim_is_another_gather() -> None:
+    """As many bytes over the same axes, but the operand is cut along its other dim."""
+    own = replace(GATHER, dims=(5, 28))
+    for dims, exact in (((5, 28), True), ((28, 5), True), ((140,), True), ((5, 4, 7), True),
+                        ((20, 7), False), ((10, 14), False)):  # fmt: skip
+        made = compare([own], report(Emitted("AllGather", ("X",), 800, "bf16", dims=dims)), 0)
+        assert made.exact == made.explained == exact, dims
+
+
+def test_a_gather_of_what_was_cut_first() -> None:
+    """Known only where the derived plan cuts the array, and for as many times the bytes."""
+    whole = Emitted("AllGather", ("X",), 1600, "bf16")
+    assert compare([replace(GATHER, sliced=2)], report(whole), 0).explained
+    for sliced in (1, 4):
+        assert not compare([replace(GATHER, sliced=sliced)], report(whole), 0).explained
+
+
 def test_other_flops_are_not_explained_by_nothing() -> None:
     made = compare([GATHER], report(Emitted("AllGather", ("X",), 800, "bf16"), flops=8), 4)
     assert not made.explained
@@ -163,6 +180,8 @@ class Other(Subject):
 WRONG = [
     ("fsdp", ("In[B_X, D]", "Win[D_X, F]", "Wout[F, D]", "Tmp[B_X, F_Y]", "Out[B_X, D]")),
     ("fsdp", ("In[B_X, D]", "Win[D, F]", "Wout[F, D_X]", "Tmp[B_X, F]", "Out[B_X, D]")),
+    ("fsdp", ("In[B_X, D]", "Win[D, F_X]", "Wout[F, D_X]", "Tmp[B_X, F]", "Out[B_X, D]")),
+    ("fsdp", ("In[B_X, D]", "Win[D_X, F]", "Wout[F_X, D]", "Tmp[B_X, F]", "Out[B_X, D]")),
     ("fsdp", ("In[B_Y, D]", "Win[D_Y, F]", "Wout[F, D_Y]", "Tmp[B_Y, F]", "Out[B_Y, D]")),
     ("tp", ("In[B, D_Y]", "Win[D, F_Y]", "Wout[F_Y, D]", "Tmp[B, F_Y]", "Out[B, D]")),
     ("fsdp+tp", ("In[B_X, D_Y]", "Win[D_X, F_Y]", "Wout[F_X, D_Y]", "Tmp[B_X, F_Y]",

@@ -15,8 +15,10 @@ from symscale.algebra.errors import ShardingError
 from symscale.models.decoder import decoder, two_matmul_layer
 from symscale.models.zoo import find_config
 from symscale.parallel.strategy import strategy
-from symscale.programs.program import program
+from symscale.programs.program import Program, program
+from symscale.programs.sharded import ShardedProgram
 from symscale.xla.catalogue_cases import Case, catalogue
+from symscale.xla.catalogue_pipeline import gpipe
 from symscale.xla.compile import environment
 from symscale.xla.emit import auto, partition_specs
 from symscale.xla.emit_explicit import explicit, permutation
@@ -171,7 +173,25 @@ def test_written_programs_compute_the_same(name: str, which: str, tmp_path: Path
     whole = program(*LINES)
     sharded = whole.shard(strategy(name))
     numbers = Setting(MESH, {"B": 16, "D": 32, "F": 48})
-    single = whole.shard("Res[B, D]")
+    _compute_the_same(whole, sharded, numbers, which, "Res[B, D]", tmp_path)
+
+
+@pytest.mark.xla
+@pytest.mark.parametrize("stages", ["P_X", "P_XY", "P_YX"])
+@pytest.mark.parametrize("which", ["forward", "backward"])
+def test_written_pipelines_compute_the_same(stages: str, which: str, tmp_path: Path) -> None:
+    whole = gpipe(4, 2)
+    lines = [f"{array.name}[{', '.join(stages if d == 'P' else d for d in array.labels)}]"
+             for array in whole.arrays.values()]  # fmt: skip
+    numbers = Setting(MESH, {"P": 16, "B": 4, "D": 6, "F": 10})
+    _compute_the_same(whole, whole.shard(*lines), numbers, which, "Feed1[P, B, D]", tmp_path)
+
+
+def _compute_the_same(
+    whole: Program, sharded: ShardedProgram, numbers: Setting, which: str, line: str, tmp_path: Path
+) -> None:
+    """On one device, left to XLA, pinned, and with the collectives written out."""
+    single = whole.shard(line)
     written = [
         auto(single, numbers, which), auto(sharded, numbers, which),  # type: ignore[arg-type]
         auto(sharded, numbers, which, pinned=True),  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from symscale.cli import main
 from symscale.hardware.chips import chip
 from symscale.models.decoder import two_matmul_layer
