@@ -94,7 +94,8 @@ def _parser() -> argparse.ArgumentParser:
         _add_crossover,
         _add_chips,
         _add_models,
-        _add_check, _add_trace,
+        _add_check,
+        _add_trace,
     ):
         add(commands)
     return parser

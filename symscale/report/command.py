@@ -61,6 +61,8 @@ def write_report(
     folder = make_directory(output)
     document = training_document(TrainingStudy(result, chips), progress)
     wanted, messages = _possible(formats)
+    if result.placement is not None and result.placement.levels:
+        messages = (*str(result.placement).splitlines(), *messages)
     progress("writing")
     files = Report(document).save(folder, formats=wanted)
     return Written(files, result, messages)

@@ -152,7 +152,8 @@ def test_units_that_agree_or_cannot_be_told() -> None:
     assert crossover(B * t_hop, D / W_ici, B).threshold == D / (W_ici * t_hop)
     put = PRODUCT.time.math.subs(C, 459 * 10**12)
     assert crossover(put, PRODUCT.time.hbm, B).kind == "above"
-    other = Symbol("other", positive=True)
+    # A name that no other test puts into the symbol table.
+    other = Symbol("unlisted", positive=True)
     assert crossover(B * other, D / C, B).threshold == D / (C * other)
 
 

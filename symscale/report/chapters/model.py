@@ -10,7 +10,6 @@ from symscale.report.numbers import count, memory, number, percent
 from symscale.report.rich import Code, Math
 from symscale.report.study import TrainingStudy
 
-
 _NAMES = {"attention": "attention projections", "mlp": "MLP"}
 
 

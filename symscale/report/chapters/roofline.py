@@ -108,7 +108,9 @@ def _apart(points: Sequence[OpPoint]) -> list[OpPoint]:
     kept: list[OpPoint] = []
     # Those of a mesh axis first: there is one for each.
     for one in sorted(points, key=lambda point: point.roof == "hbm"):
-        if one.roof != "hbm" or all(not 0.55 < one.intensity / other.intensity < 1.8 for other in kept):
+        if one.roof != "hbm" or all(
+            not 0.55 < one.intensity / other.intensity < 1.8 for other in kept
+        ):
             kept.append(one)
     return kept
 
@@ -137,7 +139,8 @@ def roofline_chapter(study: TrainingStudy) -> list[Section]:
                 "Bytes reach a chip in several ways, and each bounds an op: one that does ",
                 number(float(roofs.ridge("hbm"))), " FLOPs or more for each byte of HBM traffic is "
                 "not held back by HBM. Products are drawn on the roof of HBM, a layer as a whole "
-                "on the roof of the links that each mesh axis runs over; of those close together one "
+                "on the roof of the links that each mesh axis runs over; of those close "
+                "together one "
                 "is drawn."
             ),
             table(
