@@ -6,13 +6,12 @@ Nothing heavy is imported until a command runs, so that help and argument errors
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from symscale import __version__
+from symscale import __version__, commands
 from symscale.algebra import counts
 from symscale.algebra.errors import SymscaleError
 
@@ -86,9 +85,10 @@ def _parser() -> argparse.ArgumentParser:
         description="Symbolic costs of language models at scale: formulas, crossovers, reports.",
     )
     parser.add_argument("--version", action="version", version=f"symscale {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    parsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for add in (
         _add_report,
+        _add_train,
         _add_params,
         _add_flops,
         _add_crossover,
@@ -97,14 +97,14 @@ def _parser() -> argparse.ArgumentParser:
         _add_check,
         _add_trace,
     ):
-        add(commands)
+        add(parsers)
     return parser
 
 
 def _command(
-    commands: Any, name: str, run: Callable[[argparse.Namespace], int | None], help_text: str
+    parsers: Any, name: str, run: Callable[[argparse.Namespace], int | None], help_text: str
 ) -> argparse.ArgumentParser:
-    made: argparse.ArgumentParser = commands.add_parser(name, help=help_text, description=help_text)
+    made: argparse.ArgumentParser = parsers.add_parser(name, help=help_text, description=help_text)
     made.add_argument("--json", action="store_true", help="print one JSON object")
     made.set_defaults(run=run)
     return made
@@ -114,8 +114,10 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="a name of the zoo, or a config.json")
 
 
-def _add_report(commands: Any) -> None:
-    made = _command(commands, "report", _report, "Write a report on training a model on a chip.")
+def _add_report(parsers: Any) -> None:
+    made = _command(
+        parsers, "report", commands.report, "Write a report on training a model on a chip."
+    )
     _add_model(made)
     made.add_argument("--chip", required=True, help="a chip, e.g. tpu-v5p (see symscale chips)")
     made.add_argument("--chips", type=_count, required=True, metavar="N", help="chips at hand")
@@ -130,8 +132,30 @@ def _add_report(commands: Any) -> None:
     made.add_argument("--format", type=_formats, default=FORMATS, metavar="tex,html,pdf")
 
 
-def _add_params(commands: Any) -> None:
-    made = _command(commands, "params", _params, "Parameters by component, as formulas and counts.")
+def _add_train(parsers: Any) -> None:
+    made = _command(
+        parsers, "train", commands.train, "Step time, memory, days and cost of training a model."
+    )
+    _add_model(made)
+    made.add_argument("--chip", required=True, help="a chip, e.g. tpu-v5p (see symscale chips)")
+    made.add_argument("--chips", type=_count, required=True, metavar="N", help="chips at hand")
+    made.add_argument("--batch", type=_count, required=True, metavar="TOKENS", help="e.g. 4Mi")
+    made.add_argument("--strategy", required=True, help="e.g. fsdp+tp")
+    made.add_argument("--mesh", type=_mesh, metavar="X=..,Y=..", help="the best one unless given")
+    made.add_argument(
+        "--seq", type=_count, metavar="T", help="sequence length; the model's context"
+    )
+    made.add_argument("--layout", help="order of the axes (Y,X), links (X=2), pods (X=dcn)")
+    made.add_argument("--tokens", type=_count, metavar="N", help="tokens of the run, e.g. 15T")
+    made.add_argument(
+        "--mfu", type=float, metavar="SHARE", help="utilisation, instead of the bound"
+    )
+
+
+def _add_params(parsers: Any) -> None:
+    made = _command(
+        parsers, "params", commands.params, "Parameters by component, as formulas and counts."
+    )
     _add_model(made)
     made.add_argument("--stored", metavar="FORMAT", help="e.g. int4-g128 (as the config says)")
     made.add_argument("--experts", metavar="FORMAT", help="of the experts' weights, e.g. mxfp4")
@@ -139,33 +163,44 @@ def _add_params(commands: Any) -> None:
     made.add_argument("--context", type=_count, metavar="T", help="sequence whose cache is counted")
 
 
-def _add_flops(commands: Any) -> None:
-    made = _command(commands, "flops", _flops, "FLOPs for one token, with their conventions.")
+def _add_flops(parsers: Any) -> None:
+    made = _command(
+        parsers, "flops", commands.flops, "FLOPs for one token, with their conventions."
+    )
     _add_model(made)
     made.add_argument("--context", type=_count, required=True, metavar="T", help="sequence length")
     made.add_argument("--training", action="store_true", help="forward and backward")
     made.add_argument(
-        "--causal", nargs="?", const="half", default=False, choices=("half", "exact"),
+        "--causal",
+        nargs="?",
+        const="half",
+        default=False,
+        choices=("half", "exact"),
         help="count half of the attention scores, or every pair once",
-    )  # fmt: skip
+    )
     made.add_argument(
-        "--recompute", metavar="POLICY",
+        "--recompute",
+        metavar="POLICY",
         help="count what it repeats: none, selective, matmul, block or full",
-    )  # fmt: skip
+    )
     made.add_argument("--capacity", type=float, default=1, metavar="C", help="experts' buffers (1)")
     for flag, text in (
-        ("--no-head", "leave the output head out"), ("--embeddings", "the lookup as a product"),
-        ("--mtp", "count multi-token prediction"), ("--decode", "one new token, T tokens cached"),
+        ("--no-head", "leave the output head out"),
+        ("--embeddings", "the lookup as a product"),
+        ("--mtp", "count multi-token prediction"),
+        ("--decode", "one new token, T tokens cached"),
         ("--naive", "decode latent attention without absorbing its matrices"),
-    ):  # fmt: skip
+    ):
         made.add_argument(flag, action="store_true", help=text)
 
 
-def _add_crossover(commands: Any) -> None:
+def _add_crossover(parsers: Any) -> None:
     made = _command(
-        commands, "crossover", _crossover, "A named crossover, as formula and number; without a "
-        "name, the list of them.",
-    )  # fmt: skip
+        parsers,
+        "crossover",
+        commands.crossover,
+        "A named crossover, as formula and number; without a name, the list of them.",
+    )
     made.add_argument("name", nargs="?", metavar="NAME")
     made.add_argument("--strategy", default="fsdp+tp", help="whose sharding (default fsdp+tp)")
     made.add_argument("--model", help="whose sizes (a name or a config.json)")
@@ -175,8 +210,10 @@ def _add_crossover(commands: Any) -> None:
     made.add_argument("--batch", type=_count, metavar="TOKENS", help="batch in tokens")
 
 
-def _add_chips(commands: Any) -> None:
-    made = _command(commands, "chips", _chips, "The chips, or one with all figures and sources.")
+def _add_chips(parsers: Any) -> None:
+    made = _command(
+        parsers, "chips", commands.chips, "The chips, or one with all figures and sources."
+    )
     made.add_argument("name", nargs="?", metavar="NAME", help="a name, or a file of the same form")
     made.add_argument("--edition", help="the numbers that one source prints, e.g. book")
     made.add_argument(
@@ -189,16 +226,21 @@ def _add_chips(commands: Any) -> None:
     made.add_argument("--layout", help="order of the axes (Y,X), links (X=2), pods (X=dcn)")
 
 
-def _add_models(commands: Any) -> None:
-    made = _command(commands, "models", _models, "The zoo, or one model with its sizes and source.")
+def _add_models(parsers: Any) -> None:
+    made = _command(
+        parsers, "models", commands.models, "The zoo, or one model with its sizes and source."
+    )
     made.add_argument("name", nargs="?", metavar="NAME")
 
 
-def _add_trace(commands: Any) -> None:
+def _add_trace(parsers: Any) -> None:
     made = _command(
-        commands, "trace", _trace, "Measured time by kind of op in a profile; beside the derived "
-        "bounds of a sharded program when --chip names what it ran on."
-    )  # fmt: skip
+        parsers,
+        "trace",
+        commands.trace,
+        "Measured time by kind of op in a profile; beside the derived "
+        "bounds of a sharded program when --chip names what it ran on.",
+    )
     made.add_argument("file", metavar="FILE", help="a Chrome or TensorBoard trace, or its folder")
     made.add_argument("--steps", type=_count, default=1, metavar="N", help="steps it holds")
     made.add_argument("--chip", help="the chip it ran on")
@@ -208,11 +250,14 @@ def _add_trace(commands: Any) -> None:
     made.add_argument("--training", action="store_true", help="the backward pass too")
 
 
-def _add_check(commands: Any) -> None:
+def _add_check(parsers: Any) -> None:
     made = _command(
-        commands, "check", _check, "Hold a sharded program against what XLA makes of it; exit "
+        parsers,
+        "check",
+        commands.check,
+        "Hold a sharded program against what XLA makes of it; exit "
         "status 1 when a difference has no known reason. Needs the extra xla.",
-    )  # fmt: skip
+    )
     made.add_argument("lines", nargs="*", metavar="LINE", help="a program; the two-matmul layer")
     made.add_argument("--model", help="a decoder layer of this model instead, at small sizes")
     made.add_argument("--strategy", help="a strategy's name, e.g. fsdp+tp")
@@ -232,158 +277,6 @@ def _add_check(commands: Any) -> None:
         "--catalogue", action="store_true", help="check all programs of the catalogue"
     )
     made.add_argument("-o", "--output", metavar="FILE", help="write the catalogue's page here")
-
-
-def _show(options: argparse.Namespace, data: Any, text: str) -> None:
-    print(json.dumps(data, sort_keys=True, allow_nan=False) if options.json else text)
-
-
-def _report(options: argparse.Namespace) -> None:
-    from symscale.report.command import write_report
-    from symscale.report.progress import Progress
-
-    with Progress("report", sys.stderr) as progress:
-        written = write_report(
-            options.model,
-            chip=options.chip,
-            chips=options.chips,
-            batch=options.batch,
-            strategy=options.strategy,
-            mesh=options.mesh,
-            length=options.seq,
-            layout=options.layout,
-            output=options.output,
-            formats=options.format,
-            progress=progress.step,
-        )
-    for line in written.messages:
-        print(f"symscale: {line}", file=sys.stderr)
-    _show(options, written.to_dict(), str(written))
-
-
-def _params(options: argparse.Namespace) -> None:
-    from symscale.models.command import params_report
-
-    data, text = params_report(
-        options.model,
-        stored=options.stored,
-        experts=options.experts,
-        cache=options.cache,
-        context=options.context,
-    )
-    _show(options, data, text)
-
-
-def _flops(options: argparse.Namespace) -> None:
-    from symscale.models.command import flops_report
-
-    found = flops_report(
-        options.model,
-        options.context,
-        decode=options.decode,
-        naive=options.naive,
-        training=options.training,
-        causal=options.causal,
-        recompute=options.recompute,
-        head=not options.no_head,
-        embeddings=options.embeddings,
-        mtp=options.mtp,
-        capacity=options.capacity,
-    )
-    _show(options, found.to_dict(), str(found))
-
-
-def _crossover(options: argparse.Namespace) -> None:
-    from symscale.studies.crossovers import crossovers
-    from symscale.studies.evaluated import evaluated_crossover
-
-    if options.name is None:
-        _show(options, {"crossovers": crossovers().to_dict()}, str(crossovers()))
-        return
-    found = evaluated_crossover(
-        options.name,
-        strategy=options.strategy,
-        model=options.model,
-        chip=options.chip,
-        chips=options.chips,
-        batch=options.batch,
-        numbers=options.set,
-    )
-    _show(options, found.to_dict(), str(found))
-
-
-def _chips(options: argparse.Namespace) -> None:
-    from symscale.hardware.chips import chips
-    from symscale.hardware.showing import shown
-
-    if options.name is None:
-        _show(options, {"chips": chips().to_dict()}, repr(chips()))
-        return
-    found = shown(
-        options.name,
-        edition=options.edition,
-        changes=options.set,
-        roofline=options.roofline,
-        mesh=options.mesh,
-        layout=options.layout,
-    )
-    _show(options, found.to_dict(), str(found))
-
-
-def _models(options: argparse.Namespace) -> None:
-    from symscale.models.model import model, model_sources, models
-
-    if options.name is None:
-        found, sources = models(), model_sources()
-        rows = [{**row, "source": sources[row["model"]]} for row in found.to_dict()]
-        _show(options, {"models": rows}, str(found))
-    else:
-        one = model(options.name)
-        _show(options, one.to_dict(), one.card())
-
-
-def _trace(options: argparse.Namespace) -> None:
-    from symscale.xla.trace import read_trace
-
-    bounds = None
-    if options.chip is not None:
-        from symscale.hardware.chips import chip
-        from symscale.models.decoder import two_matmul_layer
-        from symscale.parallel.strategy import strategy
-        from symscale.xla.bounds import derived_bounds
-
-        layer = two_matmul_layer().shard(strategy(options.strategy))
-        bounds = derived_bounds(
-            layer, chip(options.chip), options.mesh, options.sizes, options.training
-        )
-    found = read_trace(options.file, bounds, steps=options.steps)
-    _show(options, found.to_dict(), repr(found))
-
-
-def _check(options: argparse.Namespace) -> int:
-    from symscale.xla.check import Question, check, source
-
-    if options.catalogue:
-        from symscale.xla.catalogue import run_catalogue
-
-        return run_catalogue(options.output, options.json)
-    question = Question(
-        tuple(options.lines),
-        options.model,
-        options.strategy,
-        tuple(options.shard),
-        options.mesh or {"X": 4, "Y": 2},
-        options.sizes,
-        tuple(options.inputs.split(",")) if options.inputs else None,
-    )
-    how: Any = (options.which or "forward", options.explicit, options.pinned)
-    if options.source:
-        written = source(question, *how)
-        _show(options, written.to_dict(), written.text.rstrip())
-        return 0
-    found = check(question, *how)
-    _show(options, found.to_dict(), str(found))
-    return 0 if found.ok else 1
 
 
 if __name__ == "__main__":

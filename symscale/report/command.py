@@ -7,16 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from symscale.algebra.errors import HardwareError
-from symscale.hardware.chip import Chip
 from symscale.hardware.chips import chip as find_chip
 from symscale.report.page import Report
 from symscale.report.study import TrainingStudy
 from symscale.report.training import training_document
 from symscale.report.writing import find_tex, make_directory
-from symscale.studies.meshes import mesh_options
+from symscale.studies.meshes import placed_step
 from symscale.studies.result import StepResult
-from symscale.studies.training import TrainingStep, training
+from symscale.studies.training import training
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,7 @@ def write_report(
     found = find_chip(chip)
     step = training(model, strategy)
     progress("mesh")
-    result = _placed(step, found, chips, batch, mesh, length, layout)
+    result = placed_step(step, found, chips, batch, mesh, length, layout)
     folder = make_directory(output)
     document = training_document(TrainingStudy(result, chips), progress)
     wanted, messages = _possible(formats)
@@ -66,31 +64,6 @@ def write_report(
     progress("writing")
     files = Report(document).save(folder, formats=wanted)
     return Written(files, result, messages)
-
-
-def _placed(
-    step: TrainingStep,
-    chip: Chip,
-    chips: int,
-    batch: int,
-    mesh: Mapping[str, int] | None,
-    length: int | None,
-    layout: str | None,
-) -> StepResult:
-    if chips > chip.reach:
-        raise HardwareError(f"--chips {chips}: one {chip.name} pod has {chip.reach}")
-    if mesh is None:
-        best = mesh_options(step, chip, chips, batch, length)[0]
-        if layout is None:
-            return best.result
-        mesh = best.mesh
-    size = 1
-    for count in mesh.values():
-        size *= count
-    if size > chips:
-        raise HardwareError(f"--mesh has {size} chips, but --chips is {chips}")
-    numbers: dict[str, Any] = {"B": batch, **mesh, **({"T": length} if length else {})}
-    return step.at(chip, layout=layout, **numbers)
 
 
 def _possible(formats: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -149,3 +149,34 @@ def _arrays(step: TrainingStep) -> Iterator[Array]:
             array = sharded.sharding(name)
             if "b" not in array.labels:
                 yield array
+
+
+def placed_step(
+    step: TrainingStep,
+    chip: Chip,
+    chips: int,
+    batch: int,
+    mesh: Mapping[str, int] | None,
+    length: int | None,
+    layout: str | None,
+) -> StepResult:
+    """The step on a mesh of at most ``chips`` chips: the one given, else the best that divides.
+
+    Raises:
+        HardwareError: for more chips than one network joins, or a mesh larger than ``chips``.
+        ShardingError: when no mesh divides the dims.
+    """
+    if chips > chip.reach:
+        raise HardwareError(f"--chips {chips}: one {chip.name} pod has {chip.reach}")
+    if mesh is None:
+        best = mesh_options(step, chip, chips, batch, length)[0]
+        if layout is None:
+            return best.result
+        mesh = best.mesh
+    size = 1
+    for count in mesh.values():
+        size *= count
+    if size > chips:
+        raise HardwareError(f"--mesh has {size} chips, but --chips is {chips}")
+    numbers: dict[str, Any] = {"B": batch, **mesh, **({"T": length} if length else {})}
+    return step.at(chip, layout=layout, **numbers)
