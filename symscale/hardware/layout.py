@@ -94,7 +94,9 @@ class TorusShape:
         edges = {name: self.wrap_size ** layout[name] for name in sizes}
         if self.rule == "axis":
             return {name: size == edges[name] for name, size in sizes.items()}
-        full = all(size % edges[name] == 0 for name, size in sizes.items())
+        # A physical axis that no mesh axis covers is one chip long: no full cube.
+        covered = sum(layout[name] for name in sizes) == self.axes
+        full = covered and all(size % edges[name] == 0 for name, size in sizes.items())
         return dict.fromkeys(sizes, full)
 
     def edges(
@@ -102,8 +104,8 @@ class TorusShape:
     ) -> dict[str, tuple[Edge, ...]]:
         """The physical axes under each mesh axis, as equal as can be.
 
-        Rule ``cube`` lets a slice have any shape that its pod has the chips for; rule ``axis``
-        keeps to the edges of the torus.
+        Rule ``cube`` lets a slice have any shape of whole cubes, or within one, that its pod has
+        the chips for; rule ``axis`` keeps to the edges of the torus.
 
         Raises:
             HardwareError: for a mesh axis that does not fit.
@@ -120,12 +122,23 @@ class TorusShape:
                 name: balanced(size, None, layout[name], self.wrap_size)
                 for name, size in wide.items()
             }
+            for name, found in cut.items():
+                self._check_cubes(name, wide[name], found)
             return {**ones, **{n: tuple(Edge(e, full) for e in cut[n]) for n in cut}}
         cut = self._cut(wide, layout)
         return {
             **ones,
             **{n: tuple(Edge(e, e == self.wrap_size) for e in cut[n]) for n in cut},
         }
+
+    def _check_cubes(self, name: str, size: int, edges: tuple[int, ...]) -> None:
+        """Refuse an edge that neither lies in a cube nor is made of whole ones."""
+        for edge in edges:
+            if edge > self.wrap_size and edge % self.wrap_size:
+                raise HardwareError(
+                    f"mesh axis {name} = {size} does not fit the torus: an edge of {edge} chips is "
+                    f"neither within a cube of {self.wrap_size} nor a multiple of {self.wrap_size}"
+                )
 
     def _cut(
         self, sizes: Mapping[str, int], layout: Mapping[str, int]
