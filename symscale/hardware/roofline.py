@@ -9,7 +9,7 @@ from typing import Any
 from sympy import Expr, Integer, Rational, sympify
 
 from symscale.algebra.errors import HardwareError, near
-from symscale.algebra.minimum import Minimum
+from symscale.algebra.maximum import Minimum
 from symscale.algebra.symbols import W_dcn, W_hbm, W_ici, W_pcie, W_vmem, info, symbol
 from symscale.algebra.table import Table
 from symscale.hardware.chip import Chip

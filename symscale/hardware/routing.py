@@ -10,7 +10,7 @@ from typing import Any
 from sympy import Expr, Integer, Product, Symbol, sympify
 
 from symscale.algebra.errors import HardwareError
-from symscale.algebra.minimum import Minimum
+from symscale.algebra.maximum import Minimum
 
 
 def destinations(k: Any, devices: Any, experts: Any = None) -> Expr:

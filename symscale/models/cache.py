@@ -5,7 +5,7 @@ from __future__ import annotations
 from sympy import Add, Expr, S, cancel
 
 from symscale.algebra.errors import ModelError
-from symscale.algebra.minimum import Minimum
+from symscale.algebra.maximum import Minimum
 from symscale.algebra.symbols import B, K, L, symbol
 from symscale.arrays.dtype import DType, dtype
 from symscale.models.decoder import Decoder, LayerKind, over_layers

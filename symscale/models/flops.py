@@ -105,7 +105,10 @@ def decode_flops(
     """
     found = model(source)
     formula = found.decode_flops_per_token(Keys, absorbed)
-    value = float(found.decode_flops_per_token(context, absorbed).subs(found))
+    amount = found.decode_flops_per_token(context, absorbed).subs(found)
+    if not amount.is_number:
+        raise ModelError(f"{found.name}: a decode step is counted for decoders without an encoder")
+    value = float(amount)
     said = {
         "multiply-add": "2 FLOPs",
         "passes": "one decode step",

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 from sympy import Expr, Integer, S, floor
 
 from symscale.algebra.errors import ModelError
-from symscale.algebra.minimum import Minimum
+from symscale.algebra.maximum import Minimum
 from symscale.algebra.symbols import T
 from symscale.models.decoder import LayerKind, Reach
 from symscale.programs.ops import Einsum

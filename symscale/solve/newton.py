@@ -22,6 +22,9 @@ _GAP = 1e-12
 #: Keeps a search for any point within limits from running off to infinity.
 _SOFT = 1e-3
 
+#: Logarithms beyond this are looked at for an infimum that no point attains.
+_FAR = 12.0
+
 #: An arm with a smaller multiplier does not bind.
 _BINDING = 1e-6
 
@@ -86,8 +89,11 @@ def descend(made: Program) -> Descent:
     arm = np.array([*made.arm_of, *range(count, count + len(made.caps))])
     fixed = np.arange(count + len(made.caps)) >= count
     data = _Arms(powers, logs, arm, len(fixed), fixed)
-    place, weights = _newton(data) if data.count == 1 else _central(data, _start(data))
+    # A search that runs off to infinity overflows on its way; it is refused below.
+    with np.errstate(over="ignore", invalid="ignore"):
+        place, weights = _newton(data) if data.count == 1 else _central(data, _start(data))
     high = float(data.values(place)[0][~fixed].max())
+    _check_attained(data, place, high, made)
     low, weights = _dual(data, weights)
     gap = float(np.expm1(high - low))
     if not gap < 1e-6:
@@ -95,6 +101,23 @@ def descend(made: Program) -> Descent:
     point = {v: Float(float(np.exp(y))) for v, y in zip(made.free, place, strict=True)}
     shares = tuple(Float(float(w)) for w in weights)
     return Descent(point, Float(float(np.exp(high))), shares, max(gap, 0.0))
+
+
+def _check_attained(data: _Arms, place: Any, high: float, made: Program) -> None:
+    """Refuse a point far out beyond which the cost does not rise: its infimum is at no point.
+
+    Raises:
+        SolveError: naming the unknowns.
+    """
+    import numpy as np
+
+    far = float(np.abs(place).max())
+    if not np.isfinite(place).all():
+        raise SolveError(unattained(made.free))
+    if far > _FAR:
+        beyond = data.values(place * (1 + 3 / far))[0][~data.fixed].max()
+        if beyond <= high + 1e-9:
+            raise SolveError(unattained(made.free))
 
 
 def _newton(data: _Arms) -> tuple[Any, Any]:

@@ -7,24 +7,21 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from sympy import Expr, S, cancel
+from sympy import Add, Expr, S, cancel
 
-from symscale.algebra.symbols import B, T
-from symscale.models.model import Model, is_score
-from symscale.programs.phase import Compute
-from symscale.programs.program import Program
+from symscale.algebra.errors import SolveError
+from symscale.algebra.maximum import Minimum
+from symscale.algebra.symbols import L, T
+from symscale.models.model import Model
 from symscale.solve.answer import Crossover
 from symscale.solve.crossover import crossover
 
-_DENSE = ("Wgate", "Win", "Wout")
-_EXPERTS = ("Wr", "Egate", "Ein", "Eout", "Sgate", "Sin", "Sout")
-
-#: What the scores may be compared with: the weights of the products on the other side.
+#: What the scores may be compared with: components of the model's forward FLOPs.
 RIVALS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "projections": ("Wq", "Wk", "Wv", "Wo"),
-        "mlp": (*_DENSE, *_EXPERTS),
-        "layer": ("Wq", "Wk", "Wv", "Wo", *_DENSE, *_EXPERTS),
+        "projections": ("attention", "cross attention"),
+        "mlp": ("mlp", "router", "experts", "shared experts"),
+        "layer": ("attention", "cross attention", "mlp", "router", "experts", "shared experts"),
     }
 )
 
@@ -37,11 +34,6 @@ class AttentionShare:
     scores: Expr
     other: Expr
     answer: Crossover
-
-    @property
-    def wall(self) -> Expr:
-        """The sequence length, in tokens, from which the scores cost more."""
-        return self.answer.thresholds[0]
 
     def to_dict(self) -> dict[str, Any]:
         """The comparison as plain text."""
@@ -56,26 +48,46 @@ class AttentionShare:
 def attention_passes(model: Model, rival: str = "mlp", causal: bool = False) -> AttentionShare:
     """The sequence length from which attention's scores cost more than a rival.
 
-    The rival is ``"mlp"``, ``"projections"`` or ``"layer"`` (all matmuls with weights). Both sides
-    are summed over the layer's products; ``causal`` counts half of the scores.
+    The rival is ``"mlp"`` (experts and router included), ``"projections"`` or ``"layer"`` (all
+    matmuls with weights but the head). Both sides are summed over all layers' products, whatever
+    their kinds: latent attention with its low-rank products, windows with the keys they see.
+    ``causal`` counts half of the scores. Where windows leave the symbols' order open, the model's
+    sizes are put in first.
+
+    Raises:
+        SolveError: for an unknown rival, or a model without attention.
 
     >>> from symscale.models.model import model
     >>> attention_passes(model("llama-3-70b")).answer.threshold
     3*D*F/(2*H*N)
+    >>> attention_passes(model("gpt-oss-20b"), "projections").answer.kind
+    'above'
     """
-    phase = _layer(model).shard().forward
-    scores = sum((s.flops for s in phase.computes if is_score(s)), S.Zero)
-    other = sum((s.flops for s in phase.computes if _uses(s, RIVALS[rival])), S.Zero)
-    share = S.Half if causal else S.One
-    left, right = cancel(share * scores / B), cancel(other / B)
-    return AttentionShare(rival, left, right, crossover(left, right, T))
+    if rival not in RIVALS:
+        raise SolveError(f"unknown rival {rival!r}; rivals: {', '.join(RIVALS)}")
+    parts = model.flops_by_component(T, causal)
+    if "attention scores" not in parts:
+        raise SolveError(f"{model.name} has no attention scores")
+    scores, other = parts["attention scores"], Add(*(parts.get(k, S.Zero) for k in RIVALS[rival]))
+    left, right = _of_one_layer(scores, other)
+    try:
+        answer = crossover(_smallest(left), right, T)
+    except SolveError:
+        left, right = scores.subs(model), other.subs(model)
+        answer = crossover(_smallest(left), right, T)
+    return AttentionShare(rival, left, right, answer)
 
 
-def _layer(model: Model) -> Program:
-    """The one kind of layer there is, experts and all; a model of several kinds says so itself."""
-    kinds = {kind.program for kind in model.programs.kinds}
-    return kinds.pop() if len(kinds) == 1 else model.programs.layer
+def _smallest(expr: Expr) -> Expr:
+    """Minima (of a window and a length) drawn out of a sum that grows with each of them."""
+    arms = {expr}
+    while found := {m for arm in arms for m in arm.atoms(Minimum)}:
+        one = min(found, key=str)
+        arms = {arm.xreplace({one: choice}) for arm in arms for choice in one.args}
+    return Minimum(*arms)
 
 
-def _uses(step: Compute, weights: tuple[str, ...]) -> bool:
-    return any(array.name in weights for array in step.inputs)
+def _of_one_layer(scores: Expr, other: Expr) -> tuple[Expr, Expr]:
+    """Both sides over the number of layers, where all layers are alike."""
+    each = cancel(scores / L), cancel(other / L)
+    return each if not any(side.has(L) for side in each) else (scores, other)

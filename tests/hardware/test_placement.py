@@ -334,3 +334,16 @@ def test_a_rate_in_bits(tmp_path: Path, unit: str) -> None:
         HardwareError, match=r"byte/s is wanted \(a network rate in bits: divide by 8"
     ):
         chip(path)
+
+
+@pytest.mark.parametrize("sizes", [{"X": 4, "Y": 4}, {"X": 8, "Y": 4}])
+def test_a_slice_one_chip_thick_does_not_wrap(sizes: dict[str, int]) -> None:
+    """4x4x1 is no full cube: its links do not reach the optical switches."""
+    found = chip("tpu-v5p").placement(["X", "Y"], sizes, layout="X=1,Y=1")
+    assert all("no wraparound" in one.where for one in found.axes)
+
+
+@pytest.mark.parametrize("sizes", [{"X": 29, "Y": 16, "Z": 16}, {"X": 8959}])
+def test_an_edge_that_fits_no_cube_is_refused(sizes: dict[str, int]) -> None:
+    with pytest.raises(HardwareError, match="does not fit the torus"):
+        chip("tpu-v5p").placement(list(sizes), sizes)

@@ -14,7 +14,7 @@ from sympy import Integer, Rational, limit, oo
 
 from symscale import chip, crossover, einsum, program
 from symscale.algebra.errors import HardwareError
-from symscale.algebra.minimum import Minimum
+from symscale.algebra.maximum import Minimum
 from symscale.algebra.symbols import B, C, D, F, W_dcn, W_hbm, W_ici, W_nvlink, X, Z, k, n
 from symscale.cli import main
 from symscale.hardware.figure import MissingFigure

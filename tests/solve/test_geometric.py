@@ -209,3 +209,20 @@ def test_limits_in_closed_form_and_wrong_ones() -> None:
         minimise(1 / X + 1 / Y, (X, Y), Le(X + Y, 4))
     with pytest.raises(SolveError, match="a search takes equations"):
         minimise(1 / X, X, Le(X, 4), integer="divisors")
+
+
+@pytest.mark.parametrize(
+    "cost",
+    [
+        Maximum(1 / X, 2 + 1 / X**2),
+        Maximum(1 / X + 2, 1 / X**2 + 3),
+    ],
+)
+def test_an_infimum_that_no_point_attains_is_refused(cost: Expr) -> None:
+    with pytest.raises(SolveError, match="no minimum is attained"):
+        minimise(cost, over=(X,))
+
+
+def test_an_infimum_along_a_constraint_is_refused() -> None:
+    with pytest.raises(SolveError, match="no minimum is attained"):
+        minimise(Maximum(Y / X, 5 + Y), over=(X, Y), subject_to=Eq(X * Y, 4))

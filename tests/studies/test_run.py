@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+
 from symscale import training
 from symscale.algebra.errors import SymbolError
 from symscale.cli import main

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from symscale.algebra.symbols import D, F, H, K, N
-from symscale.report.document import DerivationBlock, Section, equation, section, table, text
+from symscale.report.document import (
+    Cell,
+    DerivationBlock,
+    Paragraph,
+    Section,
+    equation,
+    section,
+    table,
+    text,
+)
 from symscale.report.numbers import number
 from symscale.report.rich import Math
 from symscale.report.study import TrainingStudy
@@ -13,25 +22,17 @@ from symscale.studies.attention import RIVALS, attention_passes
 def attention_chapter(study: TrainingStudy) -> list[Section]:
     """The sequence lengths from which attention's scores cost more than the rest."""
     model = study.model
-    rows = []
-    for rival in RIVALS:
-        for causal in (False, True):
-            wall = attention_passes(model, rival, causal).wall
-            said = "half (causal)" if causal else "all"
-            value = number(float(wall.subs(model)), "tokens", 6)
-            rows.append((_RIVAL_NAMES[rival], said, Math(wall), value))
+    rows = [_row(study, rival, causal) for rival in RIVALS for causal in (False, True)]
     mlp = attention_passes(model)
-    whole = attention_passes(model, "layer").wall
-    textbook = whole.subs({F: 4 * D, K: N}).subs(H, D / N).cancel()
     return [
         section(
             "When attention passes the MLP",
             text(
                 "Scores grow with the sequence, ",
                 Math(mlp.scores),
-                " FLOPs a token and layer; the MLP does not, ",
+                " FLOPs a token in a layer; the MLP does not, ",
                 Math(mlp.other),
-                ". So there is one length where they meet.",
+                ".",
             ),
             DerivationBlock(mlp.answer.derivation, "Attention against the MLP"),
             table(
@@ -39,15 +40,36 @@ def attention_chapter(study: TrainingStudy) -> list[Section]:
                 rows,
                 f"Sequence lengths from which scores cost more, for {model.name}.",
             ),
-            text(
-                "With as many key/value heads as query heads, heads as wide as the model and ",
-                equation(F, 4 * D),
-                ", the wall against the whole layer is at ",
-                equation(Math("T"), textbook),
-                f", the textbook's rule of thumb. Here sequences have {study.length:,} tokens.",
-            ),
+            _rule_of_thumb(study),
         )
     ]
+
+
+def _row(study: TrainingStudy, rival: str, causal: bool) -> tuple[Cell, ...]:
+    answer = attention_passes(study.model, rival, causal).answer
+    here = answer.at(study.model)
+    return (
+        _RIVAL_NAMES[rival],
+        "half (causal)" if causal else "all",
+        Math(answer.thresholds[0]) if answer.thresholds else answer.kind,
+        number(float(here.thresholds[0]), "tokens", 6) if here.thresholds else here.kind,
+    )
+
+
+def _rule_of_thumb(study: TrainingStudy) -> Paragraph:
+    """The textbook's layer as a special case of the wall against the whole layer."""
+    walls = attention_passes(study.model, "layer").answer.thresholds
+    ending = f"Here sequences have {study.length:,} tokens."
+    if len(walls) != 1:
+        return text(ending)
+    textbook = walls[0].subs({F: 4 * D, K: N}).subs(H, D / N).cancel()
+    return text(
+        "With as many key/value heads as query heads, heads as wide as the model and ",
+        equation(F, 4 * D),
+        ", the wall against the whole layer is at ",
+        equation(Math("T"), textbook),
+        f", the textbook's rule of thumb. {ending}",
+    )
 
 
 _RIVAL_NAMES = {
