@@ -5,6 +5,7 @@ from __future__ import annotations
 from textwrap import wrap
 from typing import Any
 
+from symscale.algebra.errors import ModelError
 from symscale.models.flops import FlopsPerToken, decode_flops, flops_per_token
 from symscale.models.model import Model, model
 from symscale.models.quantised import stored_formats
@@ -108,6 +109,13 @@ def flops_report(
     Raises:
         ModelError: an unknown model, or conventions that contradict each other.
     """
+    if naive and not decode:
+        raise ModelError("--naive says how latent attention decodes; give it with --decode")
     if decode:
+        asked = [name for name in ("training", "mtp") if conventions.get(name)]
+        if conventions.get("recompute", "none") not in (None, "none"):
+            asked.append("recompute")
+        if asked:
+            raise ModelError(f"--decode is one forward step; it goes without --{asked[0]}")
         return decode_flops(source, length, absorbed=not naive)
     return flops_per_token(source, length, **conventions)

@@ -41,6 +41,9 @@ def model_flops(programs: Decoder, how: Conventions) -> Expr:
         total += 2 * B * table * (3 if training else 1)
     if how.mtp:
         total += sum((k.count * kind_flops(k, training, causal) for k in programs.mtp), S.Zero)
+        if how.recompute is not None:
+            policy = how.recompute
+            total += sum((k.count * again(k, policy, causal) for k in programs.mtp), S.Zero)
         total += last * (programs.mtp[0].count if programs.mtp else 0)
     return total
 

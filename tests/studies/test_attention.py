@@ -1,4 +1,4 @@
-"""Where attention's scores pass the rest, for every kind of attention: thresholds held against FLOPs."""
+"""Where attention's scores pass the rest, for every kind of attention, held against FLOPs."""
 
 from __future__ import annotations
 
