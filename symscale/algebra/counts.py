@@ -6,7 +6,11 @@ Free of SymPy, for the command line.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from fractions import Fraction
+from typing import TypeVar
+
+_T = TypeVar("_T")
 
 _DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9, "T": 10**12}
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
@@ -58,15 +62,7 @@ def mesh(text: str) -> dict[str, int]:
     >>> mesh("X=2048, Y=4")
     {'X': 2048, 'Y': 4}
     """
-    out: dict[str, int] = {}
-    for item in text.split(","):
-        name, equals, size = (part.strip() for part in item.partition("="))
-        if not equals or not name.isidentifier():
-            raise ValueError(f"{item!r} in {text!r}: write axis=size, as in X=2048,Y=4")
-        if name in out:
-            raise ValueError(f"mesh axis {name} occurs twice in {text!r}")
-        out[name] = count(size)
-    return out
+    return _named(text, count, "axis=size, as in X=2048,Y=4", "mesh axis ")
 
 
 def numbers(text: str) -> dict[str, int | float]:
@@ -78,14 +74,19 @@ def numbers(text: str) -> dict[str, int | float]:
     >>> numbers("S=8Ki, loss=0.05")
     {'S': 8192, 'loss': 0.05}
     """
-    out: dict[str, int | float] = {}
+    return _named(text, _whole_or_not, "name=number, as in S=8192,Y=8")
+
+
+def _named(text: str, read: Callable[[str], _T], form: str, what: str = "") -> dict[str, _T]:
+    """Comma-separated ``name=value`` items, each value read by ``read``."""
+    out: dict[str, _T] = {}
     for item in text.split(","):
         name, equals, value = (part.strip() for part in item.partition("="))
         if not equals or not name.isidentifier():
-            raise ValueError(f"{item!r} in {text!r}: write name=number, as in S=8192,Y=8")
+            raise ValueError(f"{item!r} in {text!r}: write {form}")
         if name in out:
-            raise ValueError(f"{name} occurs twice in {text!r}")
-        out[name] = _whole_or_not(value)
+            raise ValueError(f"{what}{name} occurs twice in {text!r}")
+        out[name] = read(value)
     return out
 
 

@@ -102,7 +102,7 @@ def _all_to_all(shape: str, rate: Expr) -> Derived:
             "a chunk for the device s away crosses s links",
         )  # fmt: skip
         summed = Sum(s * chunk, (s, 1, n - 1)).doit().factor()
-        text = text.then("summed over n - 1 steps", v * (n - 1) / 2, "sum of an arithmetic series")
+        text = text.then("summed over n - 1 steps", summed, "sum of an arithmetic series")
     elif shape == "line":
         summed = floor(n / 2) * ceiling(n / 2) * chunk
         text = Derivation().then(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from sympy import Expr, Rational
@@ -78,17 +77,6 @@ _MIXERS = MappingProxyType(
 def with_capacity(factor: Rational) -> Mapping[str, Expr]:
     """The sizes when experts work on padded buffers, ``factor`` times their even share."""
     return MappingProxyType({**SIZES, "c": factor * B * k / E, "r": factor * B * k})
-
-
-@dataclass(frozen=True)
-class _Names:
-    """The arrays of one residual block."""
-
-    source: str
-    normed: str
-    out: str
-    result: str
-    gain: str
 
 
 def layer_lines(layer: Layer, absorbed: bool = False) -> Lines:

@@ -14,10 +14,10 @@ from markupsafe import escape
 
 from symscale.algebra.printing import to_plain
 from symscale.algebra.symbols import to_latex
-from symscale.report.axes import Axis, Tick
+from symscale.report.axes import Axis
 from symscale.report.escaping import tex
-from symscale.report.numbers import Power
 from symscale.report.plots import PALETTE
+from symscale.report.svg import tick_label
 from symscale.solve.picture import RegimePicture, WallSegment
 
 _WIDTH, _HEIGHT = 720.0, 430.0
@@ -113,11 +113,13 @@ def _axes(frame: _Frame) -> Iterator[str]:
     for tick in frame.figure.x_axis.ticks:
         x = frame.x(tick.value)
         yield f'<line x1="{x:.1f}" y1="{_TOP}" x2="{x:.1f}" y2="{bottom}" {style}/>'
-        yield f'<text x="{x:.1f}" y="{bottom + 18:.1f}" text-anchor="middle">{_tick(tick)}</text>'
+        label = tick_label(tick.label)
+        yield f'<text x="{x:.1f}" y="{bottom + 18:.1f}" text-anchor="middle">{label}</text>'
     for tick in frame.figure.y_axis.ticks:
         y = frame.y(tick.value)
         yield f'<line x1="{_LEFT}" y1="{y:.1f}" x2="{right}" y2="{y:.1f}" {style}/>'
-        yield f'<text x="{_LEFT - 8:.1f}" y="{y + 4:.1f}" text-anchor="end">{_tick(tick)}</text>'
+        label = tick_label(tick.label)
+        yield f'<text x="{_LEFT - 8:.1f}" y="{y + 4:.1f}" text-anchor="end">{label}</text>'
     yield (
         f'<rect x="{_LEFT}" y="{_TOP}" width="{right - _LEFT}" height="{bottom - _TOP}" '
         'fill="none" stroke="currentColor" stroke-opacity="0.55"/>'
@@ -126,18 +128,6 @@ def _axes(frame: _Frame) -> Iterator[str]:
     middle = (_TOP + bottom) / 2
     yield _text((_LEFT + right) / 2, bottom + 38, to_plain(v), "middle")
     yield _text(16, middle, to_plain(w), "middle", f' transform="rotate(-90 16 {middle:.1f})"')
-
-
-def _tick(tick: Tick) -> str:
-    """A power of ten with its exponent raised."""
-    shown = []
-    for index, piece in enumerate(tick.label.pieces):
-        if isinstance(piece, Power):
-            times = "\N{MULTIPLICATION SIGN}" if index else ""
-            shown.append(f'{times}10<tspan dy="-5" font-size="9">{piece.shown}</tspan>')
-        else:
-            shown.append(str(escape(piece)))
-    return "".join(shown)
 
 
 def _walls(frame: _Frame) -> Iterator[str]:

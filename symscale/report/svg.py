@@ -89,7 +89,7 @@ def _line(x1: float, y1: float, x2: float, y2: float, extra: str) -> str:
     return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" {extra}/>'
 
 
-def _tick_label(label: Figure) -> str:
+def tick_label(label: Figure) -> str:
     """A power of ten with its exponent raised."""
     shown = []
     for index, piece in enumerate(label.pieces):
@@ -114,12 +114,12 @@ def _grid(frame: _Frame) -> Iterator[str]:
     for tick in frame.plot.x_axis.ticks:
         x = frame.x(tick.value)
         yield _line(x, top, x, bottom, clear)
-        label = _tick_label(tick.label)
+        label = tick_label(tick.label)
         yield f'<text x="{x:.1f}" y="{bottom + 18:.1f}" text-anchor="middle">{label}</text>'
     for tick in frame.plot.y_axis.ticks:
         y = frame.y(tick.value)
         yield _line(left, y, right, y, clear)
-        label = _tick_label(tick.label)
+        label = tick_label(tick.label)
         yield f'<text x="{left - 8:.1f}" y="{y + 4:.1f}" text-anchor="end">{label}</text>'
     yield (
         f'<rect x="{left:.1f}" y="{top:.1f}" width="{right - left:.1f}" '

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from sympy import Add, Eq, Expr, Mul, Rational, S, Symbol, factor_terms
+from sympy import Eq, Expr, Mul, Rational, S, Symbol, factor_terms
 
 from symscale.algebra.errors import SolveError
 from symscale.algebra.maximum import Maximum
@@ -290,8 +290,3 @@ def spread(expr: Expr) -> Expr:
 def rational(value: Fraction) -> Rational:
     """The fraction as SymPy's."""
     return Rational(value.numerator, value.denominator)
-
-
-def sum_of(terms: Monomials, free: tuple[Symbol, ...]) -> Expr:
-    """An arm as an expression."""
-    return Add(*(coeff * monomial(free, exponents) for exponents, coeff in terms.items()))

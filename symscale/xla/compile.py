@@ -83,18 +83,6 @@ def compile_all(
         )
 
 
-def compile_one(written: Written, limit: float | None = None) -> Compiled:
-    """One program compiled.
-
-    Raises:
-        XlaError: when XLA refuses it, or as for :func:`compile_all`.
-    """
-    (found,) = compile_all((written,), limit)
-    if isinstance(found, XlaError):
-        raise found
-    return found
-
-
 def environment(devices: int) -> dict[str, str]:
     """The environment of the compiling process: virtual CPU devices, whatever the caller has."""
     return os.environ | {

@@ -6,11 +6,9 @@ device, and gives every device's slots.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from symscale.parallel.schedules.work import Kind, Order, Work, single
-
-Maker = Callable[[int, int, int], Order]
 
 
 def gpipe(p: int, m: int, v: int = 1) -> Order:
