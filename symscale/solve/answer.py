@@ -179,8 +179,19 @@ class Crossover:
         }
 
 
-def chain(cases: list[Case], v: Symbol, assuming: tuple[Eq, ...], steps: Derivation) -> Crossover:
+_AT_WALL = {False: "the sides are equal at", True: "the answer changes at"}
+
+
+def chain(
+    cases: list[Case],
+    v: Symbol,
+    assuming: tuple[Eq, ...],
+    steps: Derivation,
+    jumps: bool = False,
+) -> Crossover:
     """The cases as one answer, each the next one's ``otherwise``.
+
+    Sides that jump pass each other without being equal; the steps then say so.
 
     Raises:
         SolveError: when there is no case at all.
@@ -192,7 +203,7 @@ def chain(cases: list[Case], v: Symbol, assuming: tuple[Eq, ...], steps: Derivat
         made = Crossover(v, case.intervals, case.requires, out, assuming)
         own = steps if made.thresholds else steps.then(f"no root in {v}", None, case.why)
         for wall in made.thresholds:
-            own = own.then("the sides are equal at", Eq(v, wall, evaluate=False), case.why)
+            own = own.then(_AT_WALL[jumps], Eq(v, wall, evaluate=False), case.why)
         if case.requires != S.true:
             own = own.then("this needs", case.requires, "the signs that this case rests on")
         own = own.then(_CLOSING[made.kind], made.condition, "")

@@ -31,13 +31,15 @@ _WORDS = {PLUS: "positive", MINUS: "negative"}
 class Comparison:
     """The cases in which ``a >= b`` and where, with the steps common to all of them.
 
-    ``undefined`` are the equations under which a side is infinite.
+    ``undefined`` are the equations under which a side is infinite; ``jumps`` says that a side has
+    walls, at which it may pass the other without being equal.
     """
 
     cases: list[Case]
     steps: Derivation
     identical: bool = False
     undefined: tuple[Boolean, ...] = ()
+    jumps: bool = False
 
 
 def compare_sides(a: Expr, b: Expr, v: Symbol) -> Comparison:

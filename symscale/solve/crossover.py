@@ -20,12 +20,14 @@ from symscale.solve.comparison import Comparison, compare_sides
 from symscale.solve.dimension import check_sides
 from symscale.solve.generators import check_cost
 from symscale.solve.roots import ALWAYS
+from symscale.solve.stepwise import compare_jumps, jumps
 
 
 def crossover(a: Any, b: Any, v: Symbol, given: Given | None = None) -> Crossover:
     """Where is ``a >= b``, as the positive ``v`` grows?
 
-    Both sides are rational in powers and roots of ``v`` with positive symbols, or maxima of such.
+    Both sides are rational in powers and roots of ``v`` with positive symbols, maxima of such, or
+    ``Piecewise`` with walls in ``v``.
     Where a sign depends on other symbols the answer is split: the first case under ``requires``,
     the next in ``otherwise``. ``given`` (a dict, or equations) is put in first. When one side has
     ``n`` and the other only mesh axes, ``n`` is their product.
@@ -55,12 +57,14 @@ def crossover(a: Any, b: Any, v: Symbol, given: Given | None = None) -> Crossove
     made = compare_all(sides.a, sides.b, v)
     if made.identical:
         raise SolveError(f"both sides are the same, {a}: they cross everywhere and nowhere")
-    found = chain(made.cases, v, sides.assuming, sides.steps + made.steps)
+    found = chain(made.cases, v, sides.assuming, sides.steps + made.steps, made.jumps)
     return replace(found, undefined=made.undefined)
 
 
 def compare_all(a: Expr, b: Expr, v: Symbol) -> Comparison:
-    """The comparison of two sides, through their arms where they are extrema over ``v``."""
+    """The comparison of two sides: cell by cell where they jump, by arms where they are extrema."""
+    if jumps(a, v) or jumps(b, v):
+        return compare_jumps(a, b, v, compare_all)
     if not any(v in node.free_symbols for node in (a + b).atoms(Maximum, Minimum)):
         return compare_sides(a, b, v)
     if set(arms(a, v)) == set(arms(b, v)):

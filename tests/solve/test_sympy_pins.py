@@ -23,7 +23,6 @@ from sympy import (
 )  # fmt: skip
 from sympy.polys.fields import FracField
 
-from symscale.algebra.errors import SolveError
 from symscale.algebra.maximum import Maximum
 from symscale.algebra.symbols import M_X, M_Y, B, D, F, W_ici, X, Y, n
 from symscale.solve.crossover import crossover
@@ -65,11 +64,15 @@ def test_isolated_roots_of_irrational_coefficients() -> None:
     assert value**3 - 2**0.5 * value - 1 == pytest.approx(0, abs=1e-12)
 
 
-def test_sy02_no_relation_over_piecewise() -> None:
-    with pytest.raises(SolveError):
-        crossover(Piecewise((1, B < 1), (3, True)), S.One, B)
-    # As a maximum of step-free arms the same question has an answer.
-    assert crossover(Maximum(B, 1), S(2), B).threshold == 2
+def test_sy02_a_relation_over_piecewise_is_solved_branch_by_branch() -> None:
+    x = Symbol("x", positive=True)
+    step = Piecewise((1, x < 1), (3, True))
+    # 1 is not above 1 and 3 is: any level between says where the step is above 1.
+    for level in (Rational(1001, 1000), 2, 3):
+        found = crossover(step, level, x)
+        assert found.condition == (x >= 1)
+        assert found.holds({x: 1})
+        assert not found.holds({x: Rational(999, 1000)})
 
 
 def test_sy04_only_positive_roots_count() -> None:
