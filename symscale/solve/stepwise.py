@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cmp_to_key
 
 from sympy import Expr, Ge, Gt, Le, Lt, Piecewise, S, Symbol, oo
@@ -17,9 +17,9 @@ from sympy.logic.boolalg import Boolean
 
 from symscale.algebra.derivation import Derivation
 from symscale.algebra.errors import SolveError
-from symscale.solve.cases import Case, all_of, any_of
+from symscale.solve.cases import MOST_CASES, Case, all_of, merge
 from symscale.solve.comparison import Comparison
-from symscale.solve.roots import ALWAYS, Interval
+from symscale.solve.roots import ALWAYS
 from symscale.solve.signs import MINUS, PLUS, compare
 
 _HOLDS: dict[type, Callable[[int, int], bool]] = {
@@ -98,18 +98,30 @@ def compare_jumps(
     for index in range(len(line.walls)):
         _check_closed(line, a - b, index)
     told = told.then("join the cells", None, "each answer holds within its cell")
-    found = [_touching_joined(case) for case in any_of(cells) if case.requires != S.false]
-    return Comparison(found, told, undefined=tuple(poles), jumps=True)
+    return Comparison(_side_by_side(cells), told, undefined=tuple(poles), jumps=True)
 
 
-def _touching_joined(case: Case) -> Case:
-    """Closed intervals, one of which ends where the next begins, as one."""
-    out: list[Interval] = []
-    for low, high in case.intervals:
-        if out and out[-1][1] == low:
-            low = out.pop()[0]
-        out.append((low, high))
-    return replace(case, intervals=tuple(out))
+def _side_by_side(cells: list[list[Case]]) -> list[Case]:
+    """The answers of ordered cells as one; their intervals follow one another."""
+    found = [Case((), ())]
+    for cases in cells:
+        found = merge([_followed(left, right) for left in found for right in cases])
+        if len(found) > MOST_CASES:
+            raise SolveError(
+                "undecided signs make too many cases; substitute numbers for some symbols"
+            )
+    return [case for case in found if case.requires != S.false]
+
+
+def _followed(left: Case, right: Case) -> Case:
+    """Two cases at once; an interval that begins where the last one ends continues it."""
+    intervals = list(left.intervals)
+    for low, high in right.intervals:
+        start = intervals.pop()[0] if intervals and intervals[-1][1] == low else low
+        intervals.append((start, high))
+    conditions = tuple(dict.fromkeys((*left.conditions, *right.conditions)))
+    why = "; ".join(dict.fromkeys(text for text in (left.why, right.why) if text))
+    return Case(conditions, tuple(intervals), why)
 
 
 def _plain(relation: Relational, v: Symbol) -> Relational:
@@ -127,7 +139,7 @@ def _walls(a: Expr, b: Expr, v: Symbol) -> tuple[Expr, ...]:
     nodes = [node for node in a.atoms(Piecewise) | b.atoms(Piecewise) if v in node.free_symbols]
     relations = {rel for node in nodes for _, cond in node.args for rel in cond.atoms(Relational)}
     found = {_plain(relation, v).rhs for relation in relations}
-    return tuple(sorted(found, key=cmp_to_key(_order)))
+    return tuple(sorted(sorted(found, key=str), key=cmp_to_key(_order)))
 
 
 def _order(one: Expr, other: Expr) -> int:

@@ -63,6 +63,11 @@ def test_symbols_in_walls_and_branches() -> None:
             assert found.holds(numbers) == bool(cost.subs(numbers) >= level)
 
 
+def test_a_single_point_at_a_wall() -> None:
+    found = crossover(Piecewise((2, x < 1), (3, True)), x + 2, x)
+    assert found.intervals == ((1, 1),)
+
+
 def test_the_steps_say_which_branches_hold() -> None:
     text = str(crossover(Piecewise((1, x < 4), (3, True)), 2, x).derivation)
     assert "the branches for x between 0 and 4" in text

@@ -33,7 +33,12 @@ foreign = Symbol("B")
         (B * D - Maximum(B, D), F, B, "B stands inside a maximum"),
         (Symbol("q") * B, F, B, "q is not known to be a positive number"),
         (Piecewise((3, B < 5), (1, True)), 2, B, "at B = 5 the sides jump"),
-        (Piecewise((1, B < D), (2, B < F), (3, True)), 2, B, "at [DF] or at [DF] first"),
+        (
+            Piecewise((1, B < D), (2, B < F), (3, True)),
+            2,
+            B,
+            "at F or at D first|at D or at F first",
+        ),
         (Piecewise((1, B < 5)), 2, B, "no branch for some B"),
         (Piecewise((1, B**2 < D), (3, True)), 2, B, "does not compare B with a positive"),
     ],
