@@ -37,7 +37,7 @@ foreign = Symbol("B")
             Piecewise((1, B < D), (2, B < F), (3, True)),
             2,
             B,
-            "at F or at D first|at D or at F first",
+            "at . or at . first",
         ),
         (Piecewise((1, B < 5)), 2, B, "no branch for some B"),
         (Piecewise((1, B**2 < D), (3, True)), 2, B, "does not compare B with a positive"),
