@@ -272,6 +272,9 @@ def _add_check(parsers: Any) -> None:
         which.add_argument(f"--{name}", dest="which", action="store_const", const=name, help=text)
     made.add_argument("--explicit", action="store_true", help="collectives written out (shard_map)")
     made.add_argument("--pinned", action="store_true", help="state where each op computes, too")
+    made.add_argument(
+        "--by-size", action="store_true", help="derive the plan that these sizes make cheapest"
+    )
     made.add_argument("--source", action="store_true", help="print the JAX source and stop")
     made.add_argument(
         "--catalogue", action="store_true", help="check all programs of the catalogue"

@@ -185,6 +185,7 @@ def check(options: argparse.Namespace) -> int:
         options.mesh or {"X": 4, "Y": 2},
         options.sizes,
         tuple(options.inputs.split(",")) if options.inputs else None,
+        options.by_size,
     )
     how: Any = (options.which or "forward", options.explicit, options.pinned)
     if options.source:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from sympy import Expr, Symbol
+
 from symscale.arrays.array import Array
 from symscale.arrays.dtype import dtype
 from symscale.programs.collectives import AllReduce, Collective, Move
 from symscale.programs.layout import Layout, layout
-from symscale.programs.ops import Op, Pointwise
+from symscale.programs.ops import Einsum, Op, Pointwise
 from symscale.programs.phase import AddGradients, Compute, Step
 from symscale.programs.reshard import reshard
 from symscale.programs.shift import edge_moves, shift_layout
+from symscale.programs.ways import cheapest, other_layouts
 
 
 @dataclass
@@ -20,12 +23,13 @@ class Partitioner:
     """Builds one pass.
 
     ``copies`` holds, by name, the shardings an array is at hand in (its own first), so that what
-    was gathered once is found again.
+    was gathered once is found again. ``sizes``, where given, decide what no rule for any sizes can.
     """
 
     wanted: Mapping[str, Array]
     hidable: frozenset[str]
     weights: frozenset[str]
+    sizes: Mapping[Symbol, Expr] | None = None
     copies: dict[str, list[Array]] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
 
@@ -43,7 +47,7 @@ class Partitioner:
         """Fetch the operands as the op needs them and compute: the result as it comes out."""
         lying = tuple(self.copies[array.name][0] for array in op.inputs)
         target = self.wanted.get(op.output.name)
-        where = layout(op, lying, target.sharding if target else None, self.weights)
+        where = self.place(op, lying, target)
         if isinstance(op, Pointwise) and op.function.shifts:
             where = shift_layout(op, where, lying[0])
         operands = tuple(self.fetch(array, where) for array in op.inputs)
@@ -54,13 +58,26 @@ class Partitioner:
         self.steps.append(Compute(op, operands, result, stat_axes))
         return self.reduce_maximum(op, result)
 
-    def fetch(self, array: Array, where: Layout) -> Array:
-        """The array under the op's layout, from the copy at hand that is nearest to it."""
+    def place(self, op: Op, lying: tuple[Array, ...], target: Array | None) -> Layout:
+        """Where the op computes: by rule, and by what the ways cost where sizes are known."""
+        wanted = target.sharding if target else None
+        usual = layout(op, lying, wanted, self.weights)
+        if self.sizes is None or not isinstance(op, Einsum):
+            return usual
+        ways = (usual, *other_layouts(op, usual, lying, wanted))
+        return cheapest(op, ways, self.moves_to, target, self.sizes)
+
+    def moves_to(self, array: Array, where: Layout) -> tuple[Move, ...]:
+        """What brings an array under an op's layout, from the copy at hand nearest to it."""
         target = array.placed({label: where.get(label, ()) for label in array.labels})
         critical = array.name not in self.hidable
         ways = [reshard(copy, target, critical) for copy in self.copies[array.name]]
-        self.follow(min(ways, key=_effort))
-        return target
+        return min(ways, key=_effort)
+
+    def fetch(self, array: Array, where: Layout) -> Array:
+        """The array under the op's layout, moved there."""
+        self.follow(self.moves_to(array, where))
+        return array.placed({label: where.get(label, ()) for label in array.labels})
 
     def follow(self, moves: tuple[Move, ...]) -> None:
         """Carry out moves, keeping every fully reduced copy they pass through."""

@@ -60,7 +60,12 @@ class Program:
         """The number of weights' elements."""
         return Add(*(self.arrays[name].size for name in self.weights))
 
-    def shard(self, *lines: Any, keep: Keep = "activations") -> ShardedProgram:
+    def shard(
+        self,
+        *lines: Any,
+        keep: Keep = "activations",
+        sizes: Mapping[str, int] | None = None,
+    ) -> ShardedProgram:
         """This program under shardings, one line of notation an array (``"In[B_X, D]"``).
 
         A strategy (anything with a ``lines(program)`` method) may stand for its lines. Inputs and
@@ -71,17 +76,28 @@ class Program:
         ``keep`` says which gathered copies of the forward pass the backward pass finds again:
         ``"activations"`` (weights are gathered anew), ``"all"`` or ``"none"``.
 
+        ``sizes`` gives every dim and mesh axis a number, by name. The plan is the same without
+        them, whatever the sizes; with them the partitioner also decides what turns with the sizes:
+        which operand of a product moves, and whether an operand cut along a summed dim is gathered
+        or its partial results reduced (where the result is the smaller of the two).
+
         Raises:
             NotationError: pointing at the character.
             ProgramError: for an array that the program does not have, or other dims than it has.
+            SymbolError: for ``sizes`` that leave out a dim or a mesh axis.
 
         >>> mm = program("In[B, D] * W[D, F] -> Out[B, F]")
         >>> mm.shard("In[B_X, D]", "Out[B_X, F]").forward.flops
         2*B*D*F/X
+        >>> small = {"B": 512, "D": 8192, "F": 1024, "X": 8}
+        >>> [move.name for move in mm.shard("In[B, D_X]").forward.collectives]
+        ['AllGather_X']
+        >>> [move.name for move in mm.shard("In[B, D_X]", sizes=small).forward.collectives]
+        ['AllReduce_X']
         """
         from symscale.programs.sharded import ShardedProgram
 
-        return ShardedProgram.of(self, lines, keep)
+        return ShardedProgram.of(self, lines, keep, sizes)
 
     def __str__(self) -> str:
         return "\n".join(describe(op) for op in self.ops)

@@ -9,7 +9,10 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
+from sympy import Expr, Symbol
+
 from symscale.algebra.errors import ProgramError, near
+from symscale.algebra.substitution import bindings
 from symscale.arrays.array import Array, check_axes
 from symscale.arrays.notation import parse_array
 from symscale.programs.collectives import Move
@@ -33,10 +36,15 @@ class ShardedProgram:
     program: Program
     shardings: Mapping[str, Array]
     keep: Keep = "activations"
+    sizes: Mapping[str, int] | None = None
 
     @classmethod
     def of(
-        cls, program: Program, lines: tuple[Any, ...], keep: Keep = "activations"
+        cls,
+        program: Program,
+        lines: tuple[Any, ...],
+        keep: Keep = "activations",
+        sizes: Mapping[str, int] | None = None,
     ) -> ShardedProgram:
         """From lines of notation, or strategies that make them."""
         if keep not in ("activations", "all", "none"):
@@ -48,7 +56,12 @@ class ShardedProgram:
                 if array.name in shardings:
                     raise ProgramError(f"{array.name} is given two shardings")
                 shardings[array.name] = array
-        return cls(program, MappingProxyType(shardings), keep)
+        known = None if sizes is None else MappingProxyType(dict(sizes))
+        return cls(program, MappingProxyType(shardings), keep, known)
+
+    @cached_property
+    def _numbers(self) -> Mapping[Symbol, Expr] | None:
+        return None if self.sizes is None else bindings(**self.sizes)
 
     def sharding(self, name: str) -> Array:
         """The array of this name as it lies; a gradient is ``dW``, an optimizer state ``mW``."""
@@ -72,7 +85,7 @@ class ShardedProgram:
         """The pass, every array as it lies after it, and all copies at hand."""
         names = frozenset(self.program.weights)
         wanted = {n: a for n, a in self.shardings.items() if n in self.program.arrays}
-        made = Partitioner(wanted, names, names)
+        made = Partitioner(wanted, names, names, self._numbers)
         for name in (*self.program.inputs, *self.program.weights):
             made.hold(self._own(name))
         for op in self.program.ops:
@@ -93,7 +106,7 @@ class ShardedProgram:
         lying = self._forward[1]
         wanted = {gradient_name(name): self._own(gradient_name(name)) for name in lying}
         hidable = frozenset((*self.program.weights, *map(gradient_name, self.program.weights)))
-        made = Partitioner(wanted, hidable, frozenset(self.program.weights))
+        made = Partitioner(wanted, hidable, frozenset(self.program.weights), self._numbers)
         self._hand_over(made)
         uses = Counter(array.name for op in self.program.ops for array in op.inputs)
         shared = frozenset(name for name, count in uses.items() if count > 1)

@@ -23,6 +23,7 @@ class Case:
 
     ``pinned`` states every sharding of the derived pass; ``complete`` marks a case that is not
     pinned and states all of them nevertheless, since nothing lies other than its arrays do.
+    ``by_size``: the derived plan weighs the sizes where they decide, as XLA does.
     """
 
     group: str
@@ -35,6 +36,7 @@ class Case:
     sizes: Mapping[str, int] = field(default_factory=dict)
     pinned: bool = False
     complete: bool = False
+    by_size: bool = False
 
     @property
     def name(self) -> str:
@@ -46,7 +48,10 @@ class Case:
     @property
     def sharded(self) -> ShardedProgram:
         """The program under its shardings."""
-        return self.whole.shard(*self.shards, keep="all" if self.which == "joint" else self.keep)
+        setting = self.setting
+        sizes = {**setting.sizes, **setting.mesh} if self.by_size else None
+        keep = "all" if self.which == "joint" else self.keep
+        return self.whole.shard(*self.shards, keep=keep, sizes=sizes)
 
     @property
     def setting(self) -> Setting:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from types import MappingProxyType
@@ -26,13 +26,13 @@ def catalogue() -> tuple[Case, ...]:
     >>> len(cases) >= 60, len({case.name for case in cases}) == len(cases)
     (True, True)
     """
-    return (*_products(), *_reshards(), *_layers())
+    return (*_stated_too(_products()), *_reshards(), *_stated_too(layers()))
 
 
-def _layers() -> tuple[Case, ...]:
-    """Every layer and pass with its arrays' shardings alone; pinned, where that says more."""
+def _stated_too(cases: Iterable[Case]) -> tuple[Case, ...]:
+    """Every program and pass with its arrays' shardings alone; pinned, where that says more."""
     free, pinned = [], []
-    for case in layers():
+    for case in cases:
         stated = replace(case, pinned=True)
         more = case.which == "joint" or stated.subject().written().text != _text(case)
         free.append(replace(case, complete=not more))
@@ -193,7 +193,8 @@ def _product(
     whole = program(*plain, inputs=("A", "B"))
     chosen = {name: sizes[name] for name in _dims(whole)}
     title = note + text.replace(" * ", " · ")
-    return Case("product", title, whole, shards or _whole(whole), mesh, sizes=chosen)
+    stated = shards or _whole(whole)
+    return Case("product", title, whole, stated, mesh, sizes=chosen, by_size=True)
 
 
 def _whole(whole: Program) -> tuple[str, ...]:

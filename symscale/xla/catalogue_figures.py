@@ -34,37 +34,39 @@ class Figure:
         return {"title": self.title, "exact": self.exact, "programs": self.programs}
 
 
-def _is_layer(case: Case) -> bool:
-    return case.group not in ("product", "reshard")
+def _kind(case: Case) -> str:
+    return case.group if case.group in ("product", "reshard") else "layer"
 
 
-def _alone(which: str) -> Callable[[Case], bool]:
-    """A layer's pass with the arrays' shardings alone."""
-    return lambda case: _is_layer(case) and not case.pinned and case.which == which
+def _alone(kind: str, which: str = "forward") -> Callable[[Case], bool]:
+    """A pass with the arrays' shardings alone."""
+    return lambda case: _kind(case) == kind and not case.pinned and case.which == which
 
 
-def _stated(which: str) -> Callable[[Case], bool]:
-    """A layer's pass with every sharding of the derived pass stated."""
-    return lambda case: _is_layer(case) and (case.pinned or case.complete) and case.which == which
+def _stated(kind: str, which: str = "forward") -> Callable[[Case], bool]:
+    """A pass with every sharding of the derived plan stated."""
+    return lambda case: _kind(case) == kind and plan_given(case) and case.which == which
 
 
 def plan_given(case: Case) -> bool:
-    """Whether a case says all that the derived plan says: products and reshards state everything
-    there is, layers when pinned or when nothing lies other than its arrays do.
+    """Whether a case says all that the derived plan says: it is pinned, or nothing lies other than
+    its arrays do. A reshard's two ends are all there is to say.
     """
-    return not _is_layer(case) or case.pinned or case.complete
+    return case.pinned or case.complete or case.group == "reshard"
 
 
 _KINDS: tuple[tuple[str, Callable[[Case], bool]], ...] = (
-    ("single products: operands and result stated", lambda case: case.group == "product"),
-    ("reshards: both ends stated", lambda case: case.group == "reshard"),
-    ("layers, forward, arrays alone", _alone("forward")),
-    ("layers, backward, arrays alone", _alone("backward")),
-    ("layers, forward and gradient in one program, arrays alone", _alone("joint")),
-    ("layers, forward, pinned", _stated("forward")),
-    ("layers, backward, pinned", _stated("backward")),
-    ("**the plan given**: products, reshards, pinned layers", plan_given),
-    ("**everything left to XLA's partitioner**", lambda case: True),
+    ("single products, arrays alone", _alone("product")),
+    ("single products, pinned", _stated("product")),
+    ("reshards: both ends stated", _alone("reshard")),
+    ("layers, forward, arrays alone", _alone("layer")),
+    ("layers, backward, arrays alone", _alone("layer", "backward")),
+    ("layers, forward and gradient in one program, arrays alone", _alone("layer", "joint")),
+    ("layers, forward, pinned", _stated("layer")),
+    ("layers, backward, pinned", _stated("layer", "backward")),
+    ("**the plan given**: reshards, pinned products and layers", plan_given),
+    ("**arrays alone**: the plan left to XLA's partitioner", lambda case: not case.pinned),
+    ("**all programs**", lambda case: True),
 )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from symscale.arrays.notation import axes_text
 from symscale.xla.catalogue import Agreement
-from symscale.xla.catalogue_figures import figures, least_flops, other_flops
+from symscale.xla.catalogue_figures import figures, least_flops, other_flops, plan_given
 from symscale.xla.check import Check
 from symscale.xla.compare import Row
 from symscale.xla.compare_known import KNOWN
@@ -18,7 +18,8 @@ _CHOSEN = (
     "How the cases were chosen: *products* are all 27 ways to lay one mesh axis on the operands "
     "and the result of a product, and a hand-made list over two and three axes that has the four "
     "textbook cases, flattened axes, partial sums, batching dims and two sizes at which XLA's "
-    "choice turns. *Reshards* are a hand-made list; the sweep below holds all 110 on one mesh. "
+    "choice turns; the derived plan is given the sizes, as XLA is (everything else is derived for "
+    "any sizes). *Reshards* are a hand-made list; the sweep below holds all 110 on one mesh. "
     "*Layers* are every strategy the library names on a feed-forward block (plain, gated, with "
     "its norm), attention (K below the degree, multi-query, decode with the cache along heads, "
     "batch or context), experts with their AllToAlls, pipelines (a shift alone; every step of a "
@@ -108,15 +109,15 @@ def _reasons(found: Agreement) -> Iterator[str]:
 def _flops(found: Agreement) -> Iterator[str]:
     other = other_flops(found)
     every = len(found.automatic) + len(found.explicit)
-    pinned = [c for c in found.automatic if c.subject.pinned]
-    stated = len(pinned) + len(found.explicit)
-    differing = sum(c in pinned or c in found.explicit for c in other)
+    pairs = zip(found.cases, found.automatic, strict=True)
+    given = [check for case, check in pairs if plan_given(case)] + list(found.explicit)
+    differing = sum(c in given for c in other)
     yield "## Matrix FLOPs"
     yield ""
     yield (
-        f"Equal to the unit in {every - len(other)} of {every} programs. Of the {stated} pinned "
-        f"or written out {differing or 'none'} differ. In the others, over the least a device can "
-        "do (an equal share, nothing twice):"
+        f"Equal to the unit in {every - len(other)} of {every} programs. Of the {len(given)} whose "
+        f"plan is given or written out {differing or 'none'} differ. In the others, over the least "
+        "a device can do (an equal share, nothing twice):"
     )
     yield ""
     yield from _table(("program", "derived", "XLA", "whose"), map(_flops_row, other))
@@ -125,13 +126,11 @@ def _flops(found: Agreement) -> Iterator[str]:
 def _flops_row(check: Check) -> tuple[str, ...]:
     made, least = check.comparison, least_flops(check)
     own, theirs = made.derived_flops, made.emitted_flops
-    if theirs > own:
-        whose = "XLA's devices do the same work several times; pinned or written out they do not"
-    else:
-        whose = (
-            "the derived plan leaves copies of the work on an axis that only gathers; XLA splits "
-            "the summed dim over it and pays an AllReduce"
-        )
+    whose = (
+        "XLA's devices do the same work several times; pinned or written out they do not"
+        if theirs > own
+        else "XLA splits work that the derived plan repeats"
+    )
     return check.subject.name, f"× {own / least:.3g}", f"× {theirs / least:.3g}", whose
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from symscale.algebra.errors import ProgramError, ShardingError
@@ -116,7 +116,10 @@ def check_all(subjects: Sequence[Subject], limit: float | None = None) -> tuple[
 
 @dataclass(frozen=True)
 class Question:
-    """What ``symscale check`` was asked, before numbers are chosen."""
+    """What ``symscale check`` was asked, before numbers are chosen.
+
+    ``by_size``: the derived plan weighs the numbers where they decide, as XLA does.
+    """
 
     lines: tuple[str, ...] = ()
     model: str | None = None
@@ -125,6 +128,7 @@ class Question:
     mesh: Mapping[str, int] = field(default_factory=dict)
     sizes: Mapping[str, int] = field(default_factory=dict)
     inputs: tuple[str, ...] | None = None
+    by_size: bool = False
 
     def sharded(self, keep: Keep = "activations") -> ShardedProgram:
         """The program under the shardings asked for.
@@ -193,6 +197,8 @@ def _subject(question: Question, which: Pass, explicit: bool, pinned: bool) -> S
     _check_sizes(question.sizes, sharded.program)
     mesh = _in_use(sharded, question.mesh)
     setting = Setting(mesh, default_sizes(sharded.program, mesh, question.sizes))
+    if question.by_size:
+        sharded = replace(sharded, sizes={**setting.sizes, **setting.mesh})
     return Subject(question.title, sharded, setting, which, explicit, pinned)
 
 

@@ -183,6 +183,19 @@ def _gathered_whole(left: Left) -> Found:
     return Found()
 
 
+def _shifted_first(left: Left) -> Found:
+    """The rows at the edges sent on, beside a gather of what is to be shifted."""
+    for own in left.all_derived:
+        rows = tuple(
+            e for e in left.emitted
+            if e.kind == "CollectivePermute" and _same_axes(own, e)
+            and own.volume % (e.volume * left.ways(own.axes)) == 0
+        )  # fmt: skip
+        if own.kind == "AllGather" and own.shifted and rows:
+            return Found((), rows[:1])
+    return Found()
+
+
 def _windowed(left: Left) -> Found:
     """A gather or reduction as a chain of permutes over the same axes, as many bytes in all."""
     for own in left.derived:
@@ -281,7 +294,8 @@ KNOWN: tuple[Known, ...] = (
     Known(
         "slice or gather",
         "the result is smaller than the operand to be gathered: XLA slices the whole operand, "
-        "works on a part of the sum and reduces; fewer FLOPs, dearer in bytes",
+        "works on a part of the sum and reduces, as the rule does when given sizes; fewer FLOPs, "
+        "and fewer bytes where the result is less than half the operand",
         _sliced,
         True,
         "for A[I, J] · B[J_X, K] -> C[I, K] the rule gathers JK elements, XLA's AllReduce counts "
@@ -313,7 +327,7 @@ KNOWN: tuple[Known, ...] = (
     Known(
         "smaller operand",
         "which operand of the product moves depends on the sizes: XLA, which knows them, moves the "
-        "smaller; a rule for any sizes moves the weight",
+        "smaller; a rule for any sizes moves the weight, and moves as XLA does when given sizes",
         _smaller_operand,
         symbolic="for A[I_X, J] · B[J_X, K] -> C[I, K_X] the rule moves JK + IK/X elements, XLA "
         "IJ + JK/X; for A[I, J_X] · B[J, K_X] -> C[I_X, K] the rule moves IJ + IK/X, XLA JK + "
@@ -323,6 +337,12 @@ KNOWN: tuple[Known, ...] = (
         "gathers first",
         "XLA gathers where blocks could be exchanged, or gathers before it exchanges",
         _gathered_first,
+    ),
+    Known(
+        "shifts first",
+        "XLA shifts an array while it is cut, which sends the rows at the edges on, and gathers it "
+        "afterwards; gathered first, the shift stays within a device",
+        _shifted_first,
     ),
     Known(
         "gathers before slicing",

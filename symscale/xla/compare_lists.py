@@ -9,7 +9,8 @@ from math import prod
 from typing import Any
 
 from symscale.programs.collectives import Collective, Slice
-from symscale.programs.phase import AddGradients, Phase
+from symscale.programs.ops import Pointwise
+from symscale.programs.phase import AddGradients, Compute, Phase
 from symscale.xla.emit_setting import Setting
 from symscale.xla.readings import Emitted
 
@@ -22,7 +23,8 @@ class Derived:
 
     ``dims`` are the local dims of its operand; none said fits any. ``statistic`` marks the small
     sums of norms and softmaxes, ``added`` the reduction of a sum of gradients that lie as partial
-    sums. ``sliced``: into how many parts the array was cut just before.
+    sums. ``sliced``: into how many parts the array was cut just before; ``shifted``: what is moved
+    is shifted along a dim next.
     """
 
     kind: str
@@ -34,6 +36,7 @@ class Derived:
     added: bool = False
     dims: tuple[int, ...] = ()
     sliced: int = 1
+    shifted: bool = False
 
     @property
     def key(self) -> Key:
@@ -60,13 +63,18 @@ def derived(phases: Iterable[Phase], setting: Setting) -> tuple[Derived, ...]:
     for phase in phases:
         sums = {s.output for s in phase.computes if isinstance(s.op, AddGradients)}
         cut = {s.after: setting.ways(s.axes) for s in phase.steps if isinstance(s, Slice)}
+        shifted = {a for s in phase.computes if _shifts(s) for a in s.inputs}
         for move in phase.collectives:
             axes = tuple(name for name in move.axes if setting.mesh[name] > 1)
             if axes:
                 one = _derived(move, axes, setting)
-                parts = cut.get(move.before, 1)
-                out.append(replace(one, added=move.before in sums, sliced=parts))
+                one = replace(one, added=move.before in sums, sliced=cut.get(move.before, 1))
+                out.append(replace(one, shifted=move.after in shifted))
     return tuple(out)
+
+
+def _shifts(step: Compute) -> bool:
+    return isinstance(step.op, Pointwise) and step.op.function.shifts
 
 
 def _derived(move: Collective, axes: tuple[str, ...], setting: Setting) -> Derived:

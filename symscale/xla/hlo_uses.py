@@ -52,6 +52,14 @@ class Slice:
         """Elements that it takes."""
         return sum(shape.elements for shape in self.instruction.shapes)
 
+    @property
+    def cut(self) -> int:
+        """How many dims of the value it takes a part of."""
+        source = self.computation.instructions.get(self.instruction.operands[0])
+        before = source.shapes[0].dims if source and source.shapes else ()
+        after = self.instruction.shapes[0].dims
+        return sum(a != b for a, b in zip(before, after, strict=False))
+
 
 @dataclass(frozen=True)
 class Uses:
@@ -80,6 +88,8 @@ def judge(uses: Uses, shape: Shape, groups: Groups, offsets: Offsets) -> Verdict
         return Verdict(
             False, f"only {parts} of it is used, in a group of {size}: a staged reduction"
         )
+    if any(found.cut > 1 for found in uses.slices):
+        return Verdict(False, f"1/{size} of it is used, cut along two dims: a ReduceScatter has one")
     notes = {_parts_of_groups(found, groups, offsets) for found in uses.slices}
     if None in notes:
         return Verdict(False, f"1/{size} of it is used, but not another part on each device")

@@ -47,7 +47,7 @@ def test_committed_agreement() -> None:
     given = [case.name for case in CASES if plan_given(case)]
     exact_given = sum("derived" not in COMMITTED["cases"][name] for name in given)
     assert exact_given >= 0.9 * len(given)
-    assert exact >= 0.85 * len(CASES)
+    assert exact >= 0.9 * len(CASES)
 
 
 def test_catalogue_spans_what_was_asked_for() -> None:
@@ -65,8 +65,9 @@ def test_no_pass_of_a_layer_is_left_out_for_its_outcome() -> None:
     free = {(c.group, c.title, c.which) for c in CASES if not c.pinned}
     pinned = {(c.group, c.title, c.which) for c in CASES if c.pinned or c.complete}
     assert pinned <= free
-    layers = {key for key in free if key[0] not in ("product", "reshard") and key[2] != "joint"}
-    assert layers == pinned
+    passes = {key for key in free if key[0] != "reshard" and key[2] != "joint"}
+    assert passes == pinned
+    layers = {key for key in passes if key[0] != "product"}
     shown = {(group, title) for group, title, _ in layers}
     one_way = {(g, t) for g, t in shown if (g, t, "backward") not in layers}
     assert all("decode" in title or "context" in title for _, title in one_way)
@@ -90,7 +91,7 @@ def test_agreement_with_xla(agreement: Agreement) -> None:
     assert found["the plan given"].share >= 0.9
     assert found["layers, forward, pinned"].share >= 0.95
     assert found["layers, backward, pinned"].share >= 0.95
-    assert found["everything left to XLA's partitioner"].share >= 0.85
+    assert found["all programs"].share >= 0.9
 
 
 @pytest.mark.xla
@@ -128,20 +129,20 @@ def test_nothing_unread_and_nothing_dearer_without_a_reason(agreement: Agreement
 
 @pytest.mark.xla
 def test_flops_are_equal_but_where_xla_shares_work_otherwise(agreement: Agreement) -> None:
-    """All pinned and explicit programs, and all others but these."""
+    """All whose plan is given or written out, and all others but these, where XLA repeats work."""
     other = {found.subject.name for found in other_flops(agreement)}
+    assert other.isdisjoint(case.name for case in CASES if plan_given(case))
     assert other == {
         "product: A[I, J_XY] · B[J_X, K] -> C[I, K] [X=4,Y=2] forward",
-        "product: small result: A[I, J] · B[J_X, K] -> C[I, K] [X=8] forward",
-        "product: small result: A[I, J_X] · B[J, K_Y] -> C[I, K_Y] [X=4,Y=2] forward",
         "mlp: plain, fsdp+tp+sp [X=4,Y=2] forward",
         "mlp: plain, fsdp+tp+sp [X=4,Y=2] backward",
         "mlp: gated, fsdp+tp+sp [X=4,Y=2] forward",
         "mlp: gated, fsdp+tp+sp [X=4,Y=2] backward",
     }
-    layers = [f for f in other_flops(agreement) if f.subject.name.startswith("mlp")]
-    for found in layers:
-        assert found.comparison.derived_flops == least_flops(found) < found.comparison.emitted_flops
+    for found in other_flops(agreement):
+        assert found.comparison.derived_flops < found.comparison.emitted_flops
+        if found.subject.name.startswith("mlp"):
+            assert found.comparison.derived_flops == least_flops(found)
 
 
 @pytest.mark.xla

@@ -127,3 +127,11 @@ def test_reduction_that_is_no_sum_is_named() -> None:
         SUM.replace(" add(", " maximum("),
     )
     assert report.collectives[0].note == "of maximum"
+
+
+def test_a_slice_of_two_dims_leaves_an_all_reduce() -> None:
+    """A ReduceScatter has one dim; the group's devices share the cut of two."""
+    halves = "dynamic-slice(%r, %at, %at), dynamic_slice_sizes={32,80}"
+    report = reduced(f"  ROOT %k = bf16[32,80]{{1,0}} {halves}")
+    assert listed(report) == [("AllReduce", ("X",), 2 * 64 * 160 * 2, 1)]
+    assert "cut along two dims" in report.collectives[0].note
