@@ -89,7 +89,9 @@ def judge(uses: Uses, shape: Shape, groups: Groups, offsets: Offsets) -> Verdict
             False, f"only {parts} of it is used, in a group of {size}: a staged reduction"
         )
     if any(found.cut > 1 for found in uses.slices):
-        return Verdict(False, f"1/{size} of it is used, cut along two dims: a ReduceScatter has one")
+        return Verdict(
+            False, f"1/{size} of it is used, cut along two dims: a ReduceScatter has one"
+        )
     notes = {_parts_of_groups(found, groups, offsets) for found in uses.slices}
     if None in notes:
         return Verdict(False, f"1/{size} of it is used, but not another part on each device")
