@@ -60,13 +60,20 @@ PARTS: Mapping[str, Part] = MappingProxyType(
                  _BATCH, _BATCH, gradients=_WIDTH, optimizer=_WIDTH, roles=("data",)),
             Part("fsdp", "fully sharded data parallel (ZeRO-3): weights split as well",
                  _BATCH, _BATCH, _WIDTH, roles=("data",)),
+            Part("hsdp", "hierarchical sharding: weights split within a group of data ranks, whole "
+                 "groups repeat them", _split(("B", "b"), "replica", "data"),
+                 _split(("B", "b"), "replica", "data"), _WIDTH, partial=("replica",),
+                 roles=("replica", "data")),
             Part("tp", "tensor parallel (Megatron), activations between blocks split on D",
                  _split(("D",), "tensor"), _HALVES, _HALVES, roles=("tensor",)),
             Part("tp+sp", "tensor parallel, activations between blocks split on the sequence",
                  _split(("B",), "tensor"), _HALVES, _HALVES, roles=("tensor",)),
+            Part("tpwhole", "tensor parallel, activations between blocks whole on every device",
+                 hidden=_HALVES, weights=_HALVES, roles=("tensor",)),
             Part("2d", "2D weight-stationary: both dims of each weight split, the batch whole",
                  _split(("D",), "rows", "tensor"), _HALVES,
                  MappingProxyType({**_split(("D",), "rows"), **_HALVES}), roles=("rows", "tensor")),
+            Part("pp", "pipeline parallel: layers split into stages", roles=("stage",)),
         )
     }
 )  # fmt: skip

@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
 from symscale.algebra.errors import StrategyError, near
+from symscale.algebra.symbols import m
 from symscale.algebra.table import Table
 from symscale.arrays.array import Array
+from symscale.arrays.dtype import dtype
 from symscale.models.decoder import two_matmul_layer
 from symscale.parallel.parts import ALIASES, PARTS, Part, Roles
+from symscale.parallel.pipeline import PIPELINE, Pipeline, pipeline
+from symscale.parallel.techniques import OPTIONS, Techniques, techniques
 from symscale.programs.program import Program
 from symscale.programs.sharded import ShardedProgram
 
 Axes = tuple[str, ...]
 
 _DEFAULT_AXES: Mapping[str, Axes] = MappingProxyType(
-    {"data": ("X",), "rows": ("X",), "tensor": ("Y",)}
+    {"data": ("X",), "rows": ("X",), "tensor": ("Y",), "replica": ("R",), "stage": ("P",)}
 )
 
 
 @dataclass(frozen=True)
 class Strategy:
-    """A way of splitting a model: parts, and the mesh axes that play their roles.
+    """A way of splitting a model: parts, the mesh axes that play their roles, a pipeline schedule
+    if there is one, and techniques that save memory or split the batch in time.
 
     ``lines(program)`` gives the sharding of every array of a program in the notation; hand the
     strategy itself to :meth:`Program.shard`.
@@ -37,6 +42,8 @@ class Strategy:
     name: str
     parts: tuple[Part, ...]
     axes: Mapping[str, Axes]
+    pipeline: Pipeline | None = None
+    techniques: Techniques = Techniques()
 
     @property
     def meaning(self) -> str:
@@ -76,11 +83,37 @@ class Strategy:
         """Gradient and optimizer state, where they lie otherwise than the weight."""
         out = []
         partial = tuple(a for part in self.parts for role in part.partial for a in self.axes[role])
-        if partial or any(part.gradients is not None for part in self.parts):
-            out.append(self._weight(weight, f"d{weight.name}", "gradients", partial))
+        gradient = self._weight(weight, f"d{weight.name}", "gradients", partial)
+        if self._waits:
+            gradient = self._waiting(gradient)
+        kept = self.techniques.gradients
+        if kept is not None:
+            gradient = replace(gradient, dtype=dtype(kept))
+        split = any(part.gradients is not None for part in self.parts)
+        if gradient.unreduced or split or kept is not None:
+            out.append(gradient)
         if any(part.optimizer is not None for part in self.parts):
             out.append(self._weight(weight, f"m{weight.name}", "optimizer"))
         return out
+
+    @property
+    def _waits(self) -> bool:
+        """Whether gradients are reduced after the last microbatch only."""
+        chosen = self.techniques.reduce
+        whole = all(part.gradients is None and "D" not in part.weights for part in self._data)
+        return chosen == "last" or (chosen is None and self.techniques.accumulates and whole)
+
+    @property
+    def _data(self) -> tuple[Part, ...]:
+        """The parts that split the batch."""
+        return tuple(part for part in self.parts if "data" in part.roles)
+
+    def _waiting(self, gradient: Array) -> Array:
+        """A gradient that is whole along the data axes, a partial sum until the last microbatch."""
+        axes = frozenset(a for part in self._data for role in part.roles for a in self.axes[role])
+        left = {d.name: tuple(a for a in d.axes if a not in axes) for d in gradient.dims}
+        fresh = tuple(sorted(axes - set(gradient.unreduced)))
+        return gradient.placed(left, (*gradient.unreduced, *fresh))
 
     def _placing(self, kind: str, labels: Iterable[str]) -> dict[str, Axes]:
         """The mesh axes of each dim, over all parts; no axis twice."""
@@ -99,6 +132,24 @@ class Strategy:
         """The program under this strategy."""
         return program.shard(self)
 
+    def using(self, **options: Any) -> Strategy:
+        """The same split with other techniques (see :class:`Techniques`).
+
+        Raises:
+            StrategyError: for an option that does not exist, or a value that it cannot have.
+
+        >>> strategy("fsdp").using(remat="block").techniques.remat
+        'block'
+        """
+        for name in options:
+            if name not in OPTIONS:
+                raise StrategyError(f"unknown technique {name!r}; known: {', '.join(OPTIONS)}")
+        made = techniques(options, self.techniques)
+        pipe = self.pipeline
+        if pipe is not None and "microbatches" in options:
+            pipe = replace(pipe, schedule=pipe.schedule.at(m=made.microbatches))
+        return replace(self, techniques=made, pipeline=pipe)
+
     def __repr__(self) -> str:
         roles = ", ".join(f"{role}={''.join(axes)}" for role, axes in self.axes.items())
         return f"strategy({self.name!r}): {roles}; {self.meaning}"
@@ -113,6 +164,8 @@ class Strategy:
             "name": self.name,
             "axes": {role: list(axes) for role, axes in self.axes.items()},
             "meaning": self.meaning,
+            "schedule": None if self.pipeline is None else self.pipeline.schedule.name,
+            "techniques": self.techniques.to_dict(),
             "lines": list(self.lines(two_matmul_layer())),
         }
 
@@ -141,29 +194,53 @@ def _parse(name: str) -> tuple[Part, ...]:
     return tuple(out)
 
 
-def strategy(name: str | Strategy, **axes: str | Iterable[str]) -> Strategy:
-    """A strategy by name: ``dp``, ``zero1``, ``zero2``, ``fsdp`` (``zero3``), ``tp``, ``tp+sp``,
-    ``2d``, or several joined by ``+`` (``fsdp+tp``).
+def strategy(name: str | Strategy, **options: Any) -> Strategy:
+    """A strategy by name: ``dp``, ``zero1``, ``zero2``, ``fsdp`` (``zero3``), ``hsdp``, ``tp``,
+    ``tp+sp``, ``tpwhole``, ``2d``, ``pp``, or several joined by ``+`` (``fsdp+tp+pp``).
 
-    Roles take mesh axes: ``data`` (X unless said), ``tensor`` (Y), ``rows`` (X, of ``2d``).
-    Capitals stand for one-letter axes (``data="XYZ"``), another word for one axis of that name, a
-    tuple for several such.
+    Roles take mesh axes: ``data`` (X unless said), ``tensor`` (Y), ``rows`` (X, of ``2d``),
+    ``replica`` (R, of ``hsdp``), ``stage`` (P, of ``pp``). Capitals stand for one-letter axes
+    (``data="XYZ"``), another word for one axis of that name, a tuple for several such.
+
+    A pipeline takes ``schedule`` (``"1f1b"`` unless said, see :func:`schedule`) and ``chunks``; any
+    strategy takes the options of :class:`Techniques`: ``microbatches``, ``remat``, ``optimizer``,
+    ``gradients``, ``reduce``, ``offload``.
 
     Raises:
-        StrategyError: for an unknown part, parts that claim one role, or an axis used twice.
+        StrategyError: for an unknown part, parts that claim one role, an axis used twice, or an
+            option that the strategy does not take.
 
     >>> strategy("fsdp", data="XYZ").mesh_axes
     ('X', 'Y', 'Z')
+    >>> strategy("fsdp+tp+pp", schedule="zb-h1", microbatches=32)
+    strategy('fsdp+tp+pp'): data=X, tensor=Y, stage=P; fully sharded data parallel (ZeRO-3): \
+weights split as well; tensor parallel (Megatron), activations between blocks split on D; \
+pipeline parallel: layers split into stages
     >>> strategy("fdsp")
     Traceback (most recent call last):
-    symscale.algebra.errors.StrategyError: unknown strategy 'fdsp'; parts: dp, zero1, zero2, fsdp, \
-tp, tp+sp, 2d; did you mean fsdp or dp?
+    symscale.algebra.errors.StrategyError: unknown strategy 'fdsp'; parts: dp, zero1, ...
     """
+    chosen = {key: value for key, value in options.items() if key in (*OPTIONS, *PIPELINE)}
+    axes = {key: value for key, value in options.items() if key not in chosen}
     if isinstance(name, Strategy):
-        if axes:
+        if axes or any(key in PIPELINE for key in chosen):
             raise StrategyError(f"strategy {name.name!r} has its mesh axes; give them with a name")
-        return name
+        return name.using(**chosen) if chosen else name
     parts = _parse(name)
+    placed = _roles_to_axes(name, parts, axes)
+    pipe = _pipe(name, placed, chosen)
+    if pipe is not None:
+        chosen["microbatches"] = pipe.schedule.m
+    used = techniques({key: value for key, value in chosen.items() if key in OPTIONS})
+    made = Strategy(name.lower().replace(" ", ""), parts, placed, pipe, used)
+    if used.reduce == "last" and any(part.gradients is not None for part in parts):
+        raise StrategyError(f"strategy {name!r} keeps gradients split: they are reduced each time")
+    return made
+
+
+def _roles_to_axes(
+    name: str, parts: tuple[Part, ...], axes: Mapping[str, Any]
+) -> Mapping[str, Axes]:
     roles = [role for part in parts for role in part.roles]
     for role in roles:
         if roles.count(role) > 1:
@@ -172,13 +249,27 @@ tp, tp+sp, 2d; did you mean fsdp or dp?
         if role not in roles:
             raise StrategyError(
                 f"strategy {name!r} has no role {role!r}; it has {', '.join(roles)}"
+                f"{near(role, (*roles, *OPTIONS, *PIPELINE))}"
             )
     chosen = {role: _axes(name, role, axes.get(role, _DEFAULT_AXES[role])) for role in roles}
     flat = [axis for group in chosen.values() for axis in group]
     for axis in flat:
         if flat.count(axis) > 1:
             raise StrategyError(f"strategy {name!r}: mesh axis {axis} plays two roles")
-    return Strategy(name.lower().replace(" ", ""), parts, MappingProxyType(chosen))
+    return MappingProxyType(chosen)
+
+
+def _pipe(name: str, axes: Mapping[str, Axes], options: Mapping[str, Any]) -> Pipeline | None:
+    given = {key: options.get(key) for key in PIPELINE}
+    if "stage" not in axes:
+        for key, value in given.items():
+            if value is not None:
+                raise StrategyError(f"strategy {name!r} has no stages for {key}={value!r}; add +pp")
+        return None
+    if len(axes["stage"]) > 1:
+        raise StrategyError(f"strategy {name!r}: stages lie along one mesh axis")
+    count = options.get("microbatches")
+    return pipeline(axes["stage"][0], given, m if count is None else count)
 
 
 def _axes(name: str, role: str, given: str | Iterable[str]) -> Axes:
