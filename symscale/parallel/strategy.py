@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -43,7 +43,7 @@ class Strategy:
     parts: tuple[Part, ...]
     axes: Mapping[str, Axes]
     pipeline: Pipeline | None = None
-    techniques: Techniques = Techniques()
+    techniques: Techniques = field(default_factory=Techniques)
 
     @property
     def meaning(self) -> str:
