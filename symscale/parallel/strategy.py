@@ -16,7 +16,7 @@ from symscale.models.decoder import two_matmul_layer
 from symscale.parallel.parts import ALIASES, PARTS, Part, Roles
 from symscale.parallel.pipeline import PIPELINE, Pipeline, pipeline
 from symscale.parallel.techniques import OPTIONS, Techniques, techniques
-from symscale.programs.program import Program
+from symscale.programs.program import Keep, Program
 from symscale.programs.sharded import ShardedProgram
 
 Axes = tuple[str, ...]
@@ -128,9 +128,9 @@ class Strategy:
                 used.update(fresh)
         return out
 
-    def shard(self, program: Program) -> ShardedProgram:
-        """The program under this strategy."""
-        return program.shard(self)
+    def shard(self, program: Program, keep: Keep = "activations") -> ShardedProgram:
+        """The program under this strategy (``keep`` as in :meth:`Program.shard`)."""
+        return program.shard(self, keep=keep)
 
     def using(self, **options: Any) -> Strategy:
         """The same split with other techniques (see :class:`Techniques`).
