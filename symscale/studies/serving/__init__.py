@@ -1,0 +1,1 @@
+"""Serving systems: batches that never end, servers of two kinds, drafts, caches, and sweeps."""
