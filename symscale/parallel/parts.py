@@ -26,7 +26,9 @@ class Part:
     """One way of splitting, by roles.
 
     ``gradients`` and ``optimizer`` are None where they lie as the weights do; ``partial`` are roles
-    along which gradients stay partial sums until the optimizer step.
+    along which gradients stay partial sums until the optimizer step. ``core`` are the dims of
+    attention itself, between its projections (as ``hidden`` where None); ``ring`` passes keys and
+    values round instead of gathering them.
     """
 
     name: str
@@ -38,6 +40,8 @@ class Part:
     optimizer: Roles | None = None
     partial: tuple[str, ...] = ()
     roles: tuple[str, ...] = ()
+    core: Roles | None = None
+    ring: bool = False
 
 
 def _split(dims: tuple[str, ...], *roles: str) -> Roles:
@@ -47,6 +51,11 @@ def _split(dims: tuple[str, ...], *roles: str) -> Roles:
 _BATCH = _split(("B", "b"), "data")
 _WIDTH = _split(("D",), "data")
 _HALVES = _split(_INSIDE, "tensor")
+_STREAM = _split(("T", "S_x"), "context")
+#: Queries keep their part of a sequence; where none are, keys do.
+_QUERIES = _split(("T", "S", "S_x"), "context")
+#: Heads are split instead, and the sequence only where there are none.
+_HEADS = _split(("K", "N", "T", "S", "S_x"), "context")
 
 PARTS: Mapping[str, Part] = MappingProxyType(
     {
@@ -67,12 +76,18 @@ PARTS: Mapping[str, Part] = MappingProxyType(
             Part("tp", "tensor parallel (Megatron), activations between blocks split on D",
                  _split(("D",), "tensor"), _HALVES, _HALVES, roles=("tensor",)),
             Part("tp+sp", "tensor parallel, activations between blocks split on the sequence",
-                 _split(("B",), "tensor"), _HALVES, _HALVES, roles=("tensor",)),
+                 _split(("B", "T"), "tensor"), _HALVES, _HALVES, roles=("tensor",)),
             Part("tpwhole", "tensor parallel, activations between blocks whole on every device",
                  hidden=_HALVES, weights=_HALVES, roles=("tensor",)),
             Part("2d", "2D weight-stationary: both dims of each weight split, the batch whole",
                  _split(("D",), "rows", "tensor"), _HALVES,
                  MappingProxyType({**_split(("D",), "rows"), **_HALVES}), roles=("rows", "tensor")),
+            Part("cp", "context parallel: sequences split, keys and values gathered for attention",
+                 _STREAM, _QUERIES, roles=("context",)),
+            Part("ulysses", "context parallel: sequences split, exchanged for heads in attention",
+                 _STREAM, _QUERIES, roles=("context",), core=_HEADS),
+            Part("ring", "context parallel: sequences split, keys and values passed round a ring",
+                 _STREAM, _QUERIES, roles=("context",), ring=True),
             Part("pp", "pipeline parallel: layers split into stages", roles=("stage",)),
         )
     }

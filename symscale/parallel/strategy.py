@@ -13,8 +13,10 @@ from symscale.algebra.table import Table
 from symscale.arrays.array import Array
 from symscale.arrays.dtype import dtype
 from symscale.models.decoder import two_matmul_layer
+from symscale.parallel.context import axes_of, core_of, shard_sequences
 from symscale.parallel.parts import ALIASES, PARTS, Part, Roles
 from symscale.parallel.pipeline import PIPELINE, Pipeline, pipeline
+from symscale.parallel.sequence import by_sequence
 from symscale.parallel.techniques import OPTIONS, Techniques, techniques
 from symscale.programs.program import Keep, Program
 from symscale.programs.sharded import ShardedProgram
@@ -23,6 +25,7 @@ Axes = tuple[str, ...]
 
 _DEFAULT_AXES: Mapping[str, Axes] = MappingProxyType(
     {"data": ("X",), "rows": ("X",), "tensor": ("Y",), "replica": ("R",), "stage": ("P",)}
+    | {"context": ("Z",)}
 )
 
 
@@ -60,15 +63,16 @@ class Strategy:
         arrays = program.arrays
         weights = [arrays[name] for name in program.weights]
         activations = [array for array in arrays.values() if array.name not in program.weights]
-        out = [self._activation(array) for array in activations]
+        inner = core_of(self, program)
+        out = [self._activation(array, array.name in inner) for array in activations]
         out += [self._weight(array, array.name, "weights") for array in weights]
         for array in weights:
             out += self._training(array)
         return tuple(str(array.short) for array in out)
 
-    def _activation(self, array: Array) -> Array:
-        wide = "D" in array.labels
-        return array.placed(self._placing("residual" if wide else "hidden", array.labels))
+    def _activation(self, array: Array, inner: bool = False) -> Array:
+        kind = "residual" if "D" in array.labels else "core" if inner else "hidden"
+        return array.placed(self._placing(kind, array.labels))
 
     def _weight(self, array: Array, name: str, kind: str, partial: Axes = ()) -> Array:
         """A matrix as its part says; a vector along D as the activations it meets, and as that."""
@@ -82,7 +86,8 @@ class Strategy:
     def _training(self, weight: Array) -> list[Array]:
         """Gradient and optimizer state, where they lie otherwise than the weight."""
         out = []
-        partial = tuple(a for part in self.parts for role in part.partial for a in self.axes[role])
+        waiting = [role for part in self.parts for role in part.partial]
+        partial = tuple(a for role in waiting for a in axes_of(self.axes, role, "gradients"))
         gradient = self._weight(weight, f"d{weight.name}", "gradients", partial)
         if self._waits:
             gradient = self._waiting(gradient)
@@ -105,8 +110,8 @@ class Strategy:
 
     @property
     def _data(self) -> tuple[Part, ...]:
-        """The parts that split the batch."""
-        return tuple(part for part in self.parts if "data" in part.roles)
+        """The parts that split the tokens: the batch, and sequences."""
+        return tuple(part for part in self.parts if {"data", "context"} & set(part.roles))
 
     def _waiting(self, gradient: Array) -> Array:
         """A gradient that is whole along the data axes, a partial sum until the last microbatch."""
@@ -119,18 +124,34 @@ class Strategy:
         """The mesh axes of each dim, over all parts; no axis twice."""
         out: dict[str, Axes] = dict.fromkeys(labels, ())
         used: set[str] = set()
-        for part in self.parts:
+        for part in _ordered(self.parts, kind):
             for label, roles in _roles(part, kind).items():
                 if label not in out:
                     continue
-                fresh = tuple(a for role in roles for a in self.axes[role] if a not in used)
+                held = (a for role in roles for a in axes_of(self.axes, role, kind))
+                fresh = tuple(a for a in held if a not in used)
                 out[label] = out[label] + fresh
                 used.update(fresh)
         return out
 
-    def shard(self, program: Program, keep: Keep = "activations") -> ShardedProgram:
-        """The program under this strategy (``keep`` as in :meth:`Program.shard`)."""
-        return program.shard(self, keep=keep)
+    def shard(
+        self,
+        program: Program,
+        keep: Keep = "activations",
+        sizes: Mapping[str, int] | None = None,
+    ) -> ShardedProgram:
+        """The program under this strategy (``keep`` and ``sizes`` as in :meth:`Program.shard`).
+
+        Where sequences are sharded, the program is written by sequences first.
+        """
+        if "context" in self.axes:
+            return shard_sequences(self, program, keep, sizes)
+        return program.shard(self, keep=keep, sizes=sizes)
+
+    def _on_two_matmuls(self) -> tuple[str, ...]:
+        """The shardings of the textbook's layer."""
+        layer = two_matmul_layer()
+        return self.lines(by_sequence(layer) if "context" in self.axes else layer)
 
     def using(self, **options: Any) -> Strategy:
         """The same split with other techniques (see :class:`Techniques`).
@@ -155,7 +176,7 @@ class Strategy:
         return f"strategy({self.name!r}): {roles}; {self.meaning}"
 
     def _repr_html_(self) -> str:
-        rows = tuple((line,) for line in self.lines(two_matmul_layer()))
+        rows = tuple((line,) for line in self._on_two_matmuls())
         return Table(("sharding",), rows)._repr_html_()
 
     def to_dict(self) -> dict[str, Any]:
@@ -166,13 +187,20 @@ class Strategy:
             "meaning": self.meaning,
             "schedule": None if self.pipeline is None else self.pipeline.schedule.name,
             "techniques": self.techniques.to_dict(),
-            "lines": list(self.lines(two_matmul_layer())),
+            "lines": list(self._on_two_matmuls()),
         }
 
 
 def _roles(part: Part, kind: str) -> Roles:
     found: Roles | None = getattr(part, kind)
-    return part.weights if found is None else found
+    if found is None:
+        return part.hidden if kind == "core" else part.weights
+    return found
+
+
+def _ordered(parts: tuple[Part, ...], kind: str) -> tuple[Part, ...]:
+    """Heads are split over tensor ranks before sequences are exchanged for them."""
+    return tuple(sorted(parts, key=lambda part: kind == "core" and part.core is not None))
 
 
 def _joined(first: Axes, second: Axes) -> Axes:

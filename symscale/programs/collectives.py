@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sympy import Expr, Integer
 
-from symscale.algebra.links import CollectiveKind
+from symscale.algebra.links import CollectiveKind, Network
 from symscale.arrays.array import Array
 from symscale.arrays.notation import axes_text
 
@@ -54,6 +54,10 @@ class Collective(Move):
     def kind(self) -> CollectiveKind:
         """The collective's standard name."""
         return type(self).__name__  # type: ignore[return-value]
+
+    def seconds(self, network: Network) -> Expr:
+        """How long it takes on a network."""
+        return network.time(self.kind, self.volume, self.axes)
 
 
 @dataclass(frozen=True)

@@ -169,7 +169,7 @@ class Phase:
             terms.append(TimeTerm(HBM, self.hbm_bytes / W_hbm))
         for move in self.collectives:
             if statistics or not move.statistic:
-                seconds = network.time(move.kind, move.volume, move.axes)
+                seconds = move.seconds(network)
                 where = network.resource(move.axes)
                 if seconds != 0:
                     terms.append(TimeTerm(where, seconds, move.axes, move.critical))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from symscale.parallel.ring import RingPass
 from symscale.programs.collectives import (
     AllGather,
     AllReduce,
@@ -19,6 +20,8 @@ from tests.simulator.devices import Device, Devices
 
 def perform(move: Move, shards: np.ndarray, devices: Devices) -> np.ndarray:
     """What every device holds after the move."""
+    if isinstance(move, RingPass):
+        return go_round(move, shards, devices)
     parts = {device: _on(move, shards, devices, device) for device in devices}
     made = np.empty((*devices.shape, *next(iter(parts.values())).shape))
     for device, part in parts.items():
@@ -84,4 +87,48 @@ def seen_volume(move: Move, before: np.ndarray, after: np.ndarray) -> float:
             return held
         case AllReduce():
             return 2 * held
+        case RingPass():
+            return (held if move.adds else got) - min(held, got)
     return 0.0
+
+
+def go_round(move: RingPass, shards: np.ndarray, devices: Devices) -> np.ndarray:
+    """Block after block handed to the next device of the ring, until each has been everywhere.
+
+    Without ``adds`` a device keeps what comes by, in the blocks' order. With it, the sum for a
+    block starts beside the block's home, and every device adds its part to what it is handed.
+    """
+    along = move.before.labels.index(move.dim)
+    made: dict[Device, np.ndarray] = {}
+    for first in devices:
+        group = devices.group(first, move.axes)
+        held = [shards[member] for member in group]
+        parts = _summed_round(held, along) if move.adds else _seen_round(held, along)
+        made.update(zip(group, parts, strict=True))
+    whole = np.empty((*devices.shape, *made[first].shape))
+    for device, part in made.items():
+        whole[device] = part
+    return whole
+
+
+def _seen_round(held: list[np.ndarray], along: int) -> list[np.ndarray]:
+    ways = len(held)
+    seen = [{place: block} for place, block in enumerate(held)]
+    passing = list(enumerate(held))
+    for _ in range(ways - 1):
+        passing = [passing[place - 1] for place in range(ways)]
+        for place, (owner, block) in enumerate(passing):
+            seen[place][owner] = block
+    return [np.concatenate([one[owner] for owner in range(ways)], axis=along) for one in seen]
+
+
+def _summed_round(held: list[np.ndarray], along: int) -> list[np.ndarray]:
+    ways = len(held)
+    parts = [np.split(part, ways, axis=along) for part in held]
+    passing = [(place - 1) % ways for place in range(ways)]
+    sums = [parts[place][owner] for place, owner in enumerate(passing)]
+    for _ in range(ways - 1):
+        passing = [passing[place - 1] for place in range(ways)]
+        sums = [sums[place - 1] + parts[place][passing[place]] for place in range(ways)]
+    assert passing == list(range(ways))
+    return sums

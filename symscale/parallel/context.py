@@ -1,0 +1,71 @@
+"""Context parallelism: how a strategy with a ``context`` role splits sequences.
+
+Three parts play the role. ``cp`` gathers keys and values; ``ulysses`` exchanges the sequence for
+heads and back; ``ring`` passes keys and values round. What they move falls out of the shardings.
+
+Ranks of the context axis act as data ranks for weights: gradients are summed along it, and with
+FSDP (or ZeRO) weights, gradients or optimizer states are split over data and context axes together,
+as Megatron-Core's distributed optimizer and TorchTitan's FSDP have it.
+
+Sources: Llama 3, https://arxiv.org/abs/2407.21783, section 3.3.2 (all-gather of K and V);
+DeepSpeed Ulysses, https://arxiv.org/abs/2309.14509; Ring Attention, https://arxiv.org/abs/2310.01889;
+Megatron-Core, "Context Parallelism" (gradients are reduced over data and context ranks).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from symscale.algebra.errors import StrategyError
+from symscale.parallel.ring import ringed
+from symscale.parallel.sequence import by_sequence, core, is_flat
+from symscale.programs.program import Keep, Program
+from symscale.programs.sharded import ShardedProgram
+
+if TYPE_CHECKING:
+    from symscale.parallel.strategy import Strategy
+
+ROLE = "context"
+
+#: Kinds of arrays that activations of attention, and others, and what is learned, lie as.
+_LEARNED = ("weights", "gradients", "optimizer")
+
+
+def axes_of(axes: Mapping[str, tuple[str, ...]], role: str, kind: str) -> tuple[str, ...]:
+    """The mesh axes of a role, for a kind of array: what is learned is split over context ranks as
+    over data ranks.
+
+    >>> axes_of({"data": ("X",), "context": ("Z",)}, "data", "weights")
+    ('X', 'Z')
+    >>> axes_of({"data": ("X",), "context": ("Z",)}, "data", "residual")
+    ('X',)
+    """
+    shares = role == "data" and kind in _LEARNED
+    return axes[role] + (axes.get(ROLE, ()) if shares else ())
+
+
+def core_of(strategy: Strategy, program: Program) -> frozenset[str]:
+    """The arrays of attention itself, where a strategy shards them apart from others.
+
+    Raises:
+        StrategyError: when sequences are to be sharded and the program does not tell them apart.
+    """
+    if ROLE not in strategy.axes:
+        return frozenset()
+    if is_flat(program):
+        raise StrategyError(
+            f"strategy {strategy.name!r} shards sequences, and the program holds all tokens in "
+            "one dim; use strategy.shard(program), which writes it by sequences"
+        )
+    return core(program)
+
+
+def shard_sequences(
+    strategy: Strategy, program: Program, keep: Keep, sizes: Mapping[str, int] | None
+) -> ShardedProgram:
+    """The program, written by sequences, under a strategy with a context role."""
+    made = by_sequence(program).shard(strategy, keep=keep, sizes=sizes)
+    if any(part.ring for part in strategy.parts):
+        return ringed(made, strategy.axes[ROLE])
+    return made
