@@ -147,9 +147,21 @@ def _add_train(parsers: Any) -> None:
     )
     made.add_argument("--layout", help="order of the axes (Y,X), links (X=2), pods (X=dcn)")
     made.add_argument("--tokens", type=_count, metavar="N", help="tokens of the run, e.g. 15T")
-    made.add_argument(
-        "--mfu", type=float, metavar="SHARE", help="utilisation, instead of the bound"
-    )
+    _add_budget(made)
+
+
+def _add_budget(made: argparse.ArgumentParser) -> None:
+    """Pace, price and power of a run."""
+    for flag, unit, text in (
+        ("--mfu", "SHARE", "utilisation, instead of the step's bound"),
+        ("--tflops", "TF", "or useful TFLOP/s measured on a chip"),
+        ("--step-seconds", "S", "or the measured time of a step"),
+        ("--price", "USD", "of a chip for an hour; the one on file"),
+        ("--power", "W", "of a chip with its share of the host; its TDP"),
+        ("--pue", "P", "power of the building over that of its machines (1)"),
+        ("--carbon", "KG", "kilograms of carbon dioxide for a kWh"),
+    ):
+        made.add_argument(flag, type=float, metavar=unit, help=text)
 
 
 def _add_params(parsers: Any) -> None:

@@ -10,6 +10,8 @@ import json
 import sys
 from typing import Any
 
+from symscale.algebra.errors import SymbolError
+
 
 def show(options: argparse.Namespace, data: Any, text: str) -> None:
     """Print a result: one JSON object, or text."""
@@ -58,10 +60,28 @@ def train(options: argparse.Namespace) -> None:
         options.layout,
     )
     data, text = result.to_dict(), repr(result)
+    given = _budget(options)
     if options.tokens is not None:
-        run = training_run(result, options.tokens, options.mfu)
+        run = training_run(result, options.tokens, **given)
         data, text = {**data, **run.to_dict()}, f"{text}\n\n{run!r}"
     show(options, {"days": None, "cost_usd": None, **data}, text)
+
+
+def _budget(options: argparse.Namespace) -> dict[str, float]:
+    """Pace, price and power of a run, those that were given."""
+    names = {
+        "mfu": "--mfu", "tflops": "--tflops", "step_seconds": "--step-seconds",
+        "price": "--price", "power": "--power", "pue": "--pue", "carbon": "--carbon",
+    }  # fmt: skip
+    given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    if given and options.tokens is None:
+        flags = ", ".join(names[name] for name in given)
+        raise SymbolError(f"{flags}: of a run; give its --tokens too")
+    if "tflops" in given:
+        given["achieved"] = given.pop("tflops") * 1e12
+    if "step_seconds" in given:
+        given["step_time"] = given.pop("step_seconds")
+    return given
 
 
 def params(options: argparse.Namespace) -> None:

@@ -1,45 +1,45 @@
-"""A whole training run: days, chip-hours and cost, from a step and a number of tokens."""
+"""A whole training run: days, chip-hours, cost and energy, from a step and a number of tokens."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from symscale.algebra.errors import HardwareError, SymbolError
+from symscale.algebra.errors import SymbolError
 from symscale.algebra.substitution import exact
 from symscale.algebra.symbols import B, C
 from symscale.algebra.table import Table
+from symscale.studies.budget import budget
 from symscale.studies.result import StepResult
-
-_DAY = 86_400
+from symscale.studies.spending import N_TOK, Budget
 
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """So many tokens at a step's pace, or at a given model FLOP/s utilisation.
+    """So many tokens at a step's pace, or at a given utilisation, rate, or step time.
 
-    ``mfu`` is useful matrix FLOPs over the chips' peak: of the step's lower bound unless it was
-    given. ``cost_usd`` is None for a chip without a price on file.
+    ``budget`` has the formulas. ``mfu`` is useful matrix FLOPs over the chips' peak: of the step's
+    lower bound unless a pace was given. ``cost_usd`` is None for a chip without a price,
+    ``energy_kwh`` for one without a power, ``carbon_kg`` without an intensity.
     """
 
     result: StepResult
-    tokens: int
-    assumed_mfu: float | None = None
+    budget: Budget
 
     @property
-    def peak_seconds(self) -> float:
-        """Seconds of a step if every chip did useful matrix FLOPs at its peak."""
-        return self.result.useful_math
+    def tokens(self) -> int:
+        """Tokens of the run."""
+        return int(self.budget.values[N_TOK])
 
     @property
     def mfu(self) -> float:
         """Model FLOP/s utilisation."""
-        return self.assumed_mfu or self.peak_seconds / self.result.time
+        return self.budget.mfu
 
     @property
     def step_seconds(self) -> float:
         """Seconds of a step at that utilisation."""
-        return self.peak_seconds / self.mfu
+        return self.budget.value("seconds") / self.steps
 
     @property
     def steps(self) -> float:
@@ -49,43 +49,52 @@ class TrainingRun:
     @property
     def days(self) -> float:
         """Days of the whole run."""
-        return self.steps * self.step_seconds / _DAY
+        return self.budget.days
 
     @property
     def chip_hours(self) -> float:
         """Hours of one chip that all chips together take."""
-        return self.days * 24 * self.result.chips
+        return self.budget.chip_hours
 
     @property
     def cost_usd(self) -> float | None:
-        """Chip-hours at the price on file, in US dollars."""
-        try:
-            price = float(self.result.chip.price.value)
-        except HardwareError:
-            return None
-        return self.chip_hours * price
+        """Chip-hours at the price given or on file, in US dollars."""
+        return self.budget.get("cost_usd")
+
+    @property
+    def energy_kwh(self) -> float | None:
+        """Kilowatt-hours at the power given, or the chip's TDP."""
+        return self.budget.get("energy_kwh")
+
+    @property
+    def carbon_kg(self) -> float | None:
+        """Kilograms of carbon dioxide at the grid's intensity."""
+        return self.budget.get("carbon_kg")
 
     @property
     def flops(self) -> float:
         """Useful matrix FLOPs of the run."""
-        return self.peak_seconds * self.result.chips * float(self.result.chip[C]) * self.steps
+        return self.budget.flops
 
     def table(self) -> Table:
         """The headline numbers."""
-        cost = self.cost_usd
-        rows: tuple[tuple[str, str | float | int], ...] = (
+        rows: list[tuple[str, str | float | int]] = [
             ("tokens", self.tokens),
             ("FLOPs", f"{self.flops:.4g}"),
             ("MFU", self.mfu),
             ("seconds a step", self.step_seconds),
             ("days", self.days),
             ("chip-hours", round(self.chip_hours)),
-            ("cost, USD", "no price on file" if cost is None else round(cost)),
-        )
-        return Table(("run", "value"), rows)
+            ("cost, USD", _whole(self.cost_usd, "no price on file; give --price")),
+            ("energy, kWh", _whole(self.energy_kwh, "no power on file; give --power")),
+        ]
+        if self.carbon_kg is not None:
+            rows.append(("carbon dioxide, kg", round(self.carbon_kg)))
+        return Table(("run", "value"), tuple(rows))
 
     def __repr__(self) -> str:
-        return str(self.table())
+        said = (f"{key}: {text}" for key, text in self.budget.conventions.items())
+        return "\n".join([str(self.table()), *said])
 
     def _repr_html_(self) -> str:
         return self.table()._repr_html_()
@@ -99,14 +108,45 @@ class TrainingRun:
             "days": self.days,
             "chip_hours": self.chip_hours,
             "cost_usd": self.cost_usd,
+            "energy_kwh": self.energy_kwh,
+            "carbon_kg": self.carbon_kg,
+            "pf_days": self.budget.pf_days,
+            "formulas": {name: str(expr) for name, expr in self.budget.formulas.items()},
+            "conventions": dict(self.budget.conventions),
         }
 
 
-def training_run(result: StepResult, tokens: int, mfu: float | None = None) -> TrainingRun:
-    """A run over so many tokens at the step's lower bound, or at a given utilisation.
+def _whole(value: float | None, missing: str) -> int | str:
+    return missing if value is None else round(value)
+
+
+def training_run(
+    result: StepResult,
+    tokens: int,
+    mfu: float | None = None,
+    *,
+    achieved: Any = None,
+    throughput: Any = None,
+    step_time: Any = None,
+    price: Any = None,
+    power: Any = None,
+    pue: Any = 1,
+    carbon: Any = None,
+) -> TrainingRun:
+    """A run over so many tokens at the step's lower bound, or at a pace that is given.
+
+    Args:
+        result: the step, with its chips and its batch.
+        tokens: of the whole run.
+        mfu: the pace as a share of the peak,
+        achieved: or as useful FLOP/s of one chip,
+        throughput: or as measured tokens a second of one chip,
+        step_time: or as measured seconds of a step.
+        price, power, pue, carbon: see :func:`budget`; the chip's own price and TDP unless given.
 
     Raises:
-        SymbolError: for tokens that are no whole number above zero, or a utilisation not in (0, 1].
+        SymbolError: for tokens that are no whole number above zero, two paces, or one above the
+            peak.
 
     >>> from symscale.studies.training import training
     >>> step = training("llama-3-70b", "fsdp+tp").at("tpu-v5p", B=2**22, X=2048, Y=4)
@@ -115,6 +155,22 @@ def training_run(result: StepResult, tokens: int, mfu: float | None = None) -> T
     """
     if not exact(tokens, "tokens").is_integer:
         raise SymbolError(f"tokens = {tokens}: a whole number is wanted")
-    if mfu is not None and not 0 < mfu <= 1:
-        raise SymbolError(f"mfu = {mfu}: a share above 0 and at most 1 is wanted")
-    return TrainingRun(result, int(tokens), mfu)
+    if mfu is achieved is throughput is step_time is None:
+        step_time = result.time
+    batch = result.values[B]
+    made = budget(
+        result.useful_math * result.chips * float(result.values[C]) / float(batch),
+        int(tokens),
+        chips=result.chips,
+        chip=result.chip,
+        mfu=mfu,
+        achieved=achieved,
+        throughput=throughput,
+        step_time=step_time,
+        batch=batch,
+        price=price,
+        power=power,
+        pue=pue,
+        carbon=carbon,
+    )
+    return TrainingRun(result, made)
