@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from sympy import Expr, Mul
 
@@ -84,22 +83,13 @@ class RingProgram(ShardedProgram):
 
     ring: tuple[str, ...] = field(default=(), kw_only=True)
 
-    @cached_property
-    def _forward(self) -> tuple[Phase, Mapping[str, Array], Mapping[str, tuple[Array, ...]]]:
-        phase, lying, copies = ShardedProgram._forward.func(self)
-        return self._passing(phase), lying, copies
-
-    @cached_property
-    def backward(self) -> Phase:
-        """The backward pass: keys, values and the gradients of both go round."""
-        return self._passing(ShardedProgram.backward.func(self))
-
     def _hand_over(self, made: Partitioner) -> None:
         super()._hand_over(made)
         for name, copies in made.copies.items():
             made.copies[name] = [copy for copy in copies if _keys(copy) == _keys(copies[0])]
 
-    def _passing(self, phase: Phase) -> Phase:
+    def _carried(self, phase: Phase) -> Phase:
+        """Keys and values go round, and in reverse the gradients of both as well."""
         steps = tuple(self._passed(step) for step in phase.steps)
         return Phase(phase.name, steps, phase.fused)
 

@@ -92,7 +92,7 @@ class ShardedProgram:
             made.run(op)
         lying = {name: held[0] for name, held in made.copies.items()}
         copies = {name: tuple(held) for name, held in made.copies.items()}
-        phase = Phase("forward", tuple(made.steps), self.program.fused)
+        phase = self._carried(Phase("forward", tuple(made.steps), self.program.fused))
         return phase, MappingProxyType(lying), MappingProxyType(copies)
 
     @property
@@ -122,7 +122,11 @@ class ShardedProgram:
                 if not uses[array.name] and name in parts:
                     made.settle_sum(name, parts.pop(name))
         fused = self.program.fused | set(map(gradient_name, self.program.fused))
-        return Phase("backward", tuple(made.steps), fused)
+        return self._carried(Phase("backward", tuple(made.steps), fused))
+
+    def _carried(self, phase: Phase) -> Phase:
+        """A pass with the movements that carry out what the partitioner asked for: its own."""
+        return phase
 
     def _hand_over(self, made: Partitioner) -> None:
         """What the backward pass finds at hand: gradients of outputs, and kept forward copies."""
