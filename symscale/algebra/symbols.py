@@ -61,6 +61,13 @@ H = _add("H", "H", "head dimension", "1", "dim")
 V = _add("V", "V", "vocabulary size", "1", "dim")
 E = _add("E", "E", "number of experts", "1", "dim")
 k = _add("k", "k", "experts per token", "1", "count")
+imbalance = _add(
+    "imbalance",
+    r"\beta",
+    "load imbalance of experts: tokens of the hottest rank over the mean",
+    "1",
+    "number",
+)
 F_e = _add("F_e", "F_e", "feed-forward width of one expert", "1", "dim")
 F_s = _add("F_s", "F_s", "feed-forward width of the shared experts together", "1", "dim")
 R_q = _add("R_q", "R_q", "rank of the queries of latent attention", "1", "dim")

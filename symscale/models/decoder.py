@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from sympy import Add, Expr, Rational, S, Symbol
+from sympy import Add, Expr, S, Symbol
 
 from symscale.algebra.errors import ModelError
 from symscale.algebra.symbols import G, K, L, N, symbol
-from symscale.models.blocks import Body, Ends, Experts, Layer
+from symscale.models.blocks import Body, Ends, Layer
 from symscale.models.config import ModelConfig
 from symscale.models.kinds import names_of, reach_of
 from symscale.models.layers import (
@@ -130,38 +130,32 @@ class Decoder:
         """The one program of all layers.
 
         Raises:
-            ModelError: where layers are of several kinds (``kinds`` has them all), or have experts:
-                how routed tokens are dealt out to devices is not in the program, so that sharding
-                it would count every token's experts on every device.
+            ModelError: where layers are of several kinds (``kinds`` has them all).
         """
         if len({kind.program for kind in self.kinds}) > 1 or self.encoder:
             listed = ", ".join(
                 f"{kind.number} {kind.name}" for kind in (*self.encoder, *self.kinds)
             )
             raise ModelError(f"the model has layers of several kinds ({listed}); use .kinds")
-        if any(isinstance(part, Experts) for part in self.kinds[0].layer.parts):
-            raise ModelError(
-                "the model's layers have experts, whose tokens a sharding cannot follow; "
-                "use .kinds for what one device computes alone"
-            )
         return self.kinds[0].program
 
 
-def decoder(config: ModelConfig, capacity: Rational | int = 1, absorbed: bool = False) -> Decoder:
+def decoder(config: ModelConfig, capacity: Expr | int = 1, absorbed: bool = False) -> Decoder:
     """The programs of a model.
 
     Scores and probabilities stay on chip, as in a fused attention kernel.
 
     Args:
         config: what the model is made of.
-        capacity: experts work on buffers this many times their even share of tokens.
+        capacity: experts work on buffers this many times their even share of tokens: a number, or a
+            formula (a capacity factor times :data:`~symscale.algebra.symbols.imbalance`, say).
         absorbed: latent attention as it decodes (see :func:`lines.attention.latent`).
 
     >>> from symscale.models.zoo import find_config
     >>> decoder(find_config("llama-3-70b")).layer.weights
     ('g1', 'Wq', 'Wk', 'Wv', 'Wo', 'g2', 'Wgate', 'Win', 'Wout')
     """
-    return _Builder(config.body, with_capacity(Rational(capacity)), absorbed).build()
+    return _Builder(config.body, with_capacity(S(capacity)), absorbed).build()
 
 
 class _Builder:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from sympy import Expr, Rational
+from sympy import Expr
 
 from symscale.algebra.symbols import B, E, K, N, T, k, symbol
 from symscale.models.blocks import (
@@ -44,8 +44,6 @@ SIZES: Mapping[str, Expr] = MappingProxyType(
         "S_x": T,
         "B_x": B,
         "c": B * k / E,
-        "r": B * k,
-        "q": B * E,
         "G_s": symbol("N_s") / symbol("K_s"),
         "D_o": symbol("D"),
     }
@@ -74,9 +72,9 @@ _MIXERS = MappingProxyType(
 )
 
 
-def with_capacity(factor: Rational) -> Mapping[str, Expr]:
+def with_capacity(factor: Expr) -> Mapping[str, Expr]:
     """The sizes when experts work on padded buffers, ``factor`` times their even share."""
-    return MappingProxyType({**SIZES, "c": factor * B * k / E, "r": factor * B * k})
+    return MappingProxyType({**SIZES, "c": factor * B * k / E})
 
 
 def layer_lines(layer: Layer, absorbed: bool = False) -> Lines:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from symscale.arrays.array import Array
 from symscale.programs.ops import Einsum, Lookup, Op, Pointwise, View
+from symscale.programs.routing import Pick, Routed, routed_layout
 
 Axes = tuple[str, ...]
 Layout = dict[str, Axes]
@@ -35,23 +36,27 @@ def layout(
     operands: tuple[Array, ...],
     wanted: Mapping[str, Axes] | None,
     weights: frozenset[str],
+    partial: Axes = (),
 ) -> Layout:
     """The mesh axes of every dim while the op runs.
 
     ``operands`` are the arrays as they lie; ``wanted`` is the sharding the result should end with
-    (None: whatever comes out); ``weights`` names the arrays that are gathered first in a tie.
+    (None: whatever comes out); ``weights`` names the arrays that are gathered first in a tie;
+    ``partial`` are the axes along which the result may stay a partial sum.
     """
     if isinstance(op, View):
         return _view(op, operands[0])
     if isinstance(op, Pointwise):
         return _pointwise(op, operands, wanted)
-    if isinstance(op, Lookup):
+    if isinstance(op, Routed):
+        return routed_layout(op, operands[1], wanted, partial)
+    if isinstance(op, Lookup | Pick):
         operands = (_one_hot(op, operands), operands[1])
-    assert isinstance(op, Einsum | Lookup)
+    assert isinstance(op, Einsum | Lookup | Pick)
     return _product(op, operands, wanted or {}, weights)
 
 
-def _one_hot(op: Lookup, operands: tuple[Array, ...]) -> Array:
+def _one_hot(op: Lookup | Pick, operands: tuple[Array, ...]) -> Array:
     """The ids as the one-hot matrix they stand for, its row dim lying as the table's does."""
     ids, table = operands
     if op.reverse:

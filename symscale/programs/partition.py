@@ -14,6 +14,7 @@ from symscale.programs.layout import Layout, layout
 from symscale.programs.ops import Einsum, Op, Pointwise
 from symscale.programs.phase import AddGradients, Compute, Step
 from symscale.programs.reshard import reshard
+from symscale.programs.routing import Routed
 from symscale.programs.shift import edge_moves, shift_layout
 from symscale.programs.ways import cheapest, other_layouts
 
@@ -60,8 +61,11 @@ class Partitioner:
 
     def place(self, op: Op, lying: tuple[Array, ...], target: Array | None) -> Layout:
         """Where the op computes: by rule, and by what the ways cost where sizes are known."""
+        if isinstance(op, Routed):
+            # A part of a gradient that several ops share goes straight to where the sum will lie.
+            target = self.wanted.get(op.output.name.partition("(")[0])
         wanted = target.sharding if target else None
-        usual = layout(op, lying, wanted, self.weights)
+        usual = layout(op, lying, wanted, self.weights, target.unreduced if target else ())
         if self.sizes is None or not isinstance(op, Einsum):
             return usual
         ways = (usual, *other_layouts(op, usual, lying, wanted))

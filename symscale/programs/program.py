@@ -14,6 +14,7 @@ from symscale.arrays.dtype import DEFAULT, DTYPES
 from symscale.arrays.notation import ArrayText, StatementText, parse_statement
 from symscale.programs.functions import FUNCTIONS
 from symscale.programs.ops import Einsum, Lookup, Op, Pointwise, View, describe
+from symscale.programs.routing import ROUTES, routed
 
 if TYPE_CHECKING:
     from symscale.programs.sharded import ShardedProgram
@@ -124,8 +125,8 @@ def program(
 
     A line is a product ``A[B, D] * W[D, F] -> Out[B, F]``, a sum ``A[B] + C[B] -> R[B]``, a
     function ``relu(A[B, F]) -> R[B, F]`` (along dims: ``softmax(P[B, S]; S) -> Q[B, S]``), a table
-    lookup ``lookup(Ids[B], Table[V, D]) -> Out[B, D]`` or a regrouping of dims
-    ``A[B, D] -> C[b, T, D]``.
+    lookup ``lookup(Ids[B], Table[V, D]) -> Out[B, D]``, a step of the way to experts and back
+    (:mod:`symscale.programs.routing`) or a regrouping of dims ``A[B, D] -> C[b, T, D]``.
 
     Args:
         lines: the lines, in order.
@@ -222,6 +223,8 @@ def _build(text: StatementText, operands: tuple[Array, ...], result: Array) -> O
         return made
     if text.op == "lookup":
         return _lookup(operands, result)
+    if text.op in ROUTES:
+        return routed(text.op, operands, result)
     return _pointwise("add" if text.op == "+" else text.op, text.over, operands, result)
 
 

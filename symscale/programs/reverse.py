@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from symscale.arrays.array import Array
 from symscale.programs.ops import Einsum, Lookup, Op, Pointwise, View
+from symscale.programs.routing import Pick, Routed
 
 
 def gradient_name(name: str) -> str:
@@ -64,8 +65,8 @@ def _for_operand(op: Op, position: int, result: Array) -> Op:
         return Einsum(pair, result, op.math)
     if isinstance(op, View):
         return View((incoming,), result)
-    if isinstance(op, Lookup):
-        return Lookup((op.inputs[0], incoming), result, reverse=True)
+    if isinstance(op, Lookup | Pick | Routed):
+        return replace(op, inputs=(op.inputs[0], incoming), output=result, reverse=True)
     assert isinstance(op, Pointwise)
     saved: tuple[Array, ...] = op.inputs
     if op.function.linear:

@@ -18,6 +18,7 @@ from symscale.programs.sharded import ShardedProgram
 from tests.simulator import plain
 from tests.simulator.devices import Devices
 from tests.simulator.machine import Machine, key, multiply_adds
+from tests.simulator.routing import random_ids
 
 
 @dataclass
@@ -55,7 +56,7 @@ class Run:
                 out[name] = self.rng.integers(rows, size=shape).astype(float)
             else:
                 out[name] = self.rng.normal(size=shape)
-        return out
+        return out | random_ids(self.program, self.devices, self.rng)
 
     def seeds(self) -> plain.Values:
         """Random gradients of the outputs."""

@@ -9,7 +9,8 @@ import numpy as np
 
 from symscale.programs.ops import Edge, Einsum, Lookup, Op, Pointwise, View
 from symscale.programs.phase import AddGradients, Compute
-from tests.simulator import functions
+from symscale.programs.routing import Pick, Routed
+from tests.simulator import functions, routing
 from tests.simulator.devices import Devices
 
 
@@ -24,6 +25,8 @@ def compute(step: Compute, operands: list[np.ndarray], devices: Devices) -> np.n
             return np.einsum(subscripts(step.op), *operands)
         case Lookup():
             return _lookup(step, operands, devices)
+        case Pick() | Routed():
+            return routing.local(step, operands, devices)
         case Edge():
             along = len(devices.shape) + step.inputs[0].labels.index(step.op.label)
             return _part(operands[0], along, slice(0, 1) if step.op.reverse else slice(-1, None))

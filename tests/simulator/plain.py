@@ -8,7 +8,8 @@ import numpy as np
 
 from symscale.programs.ops import Einsum, Lookup, Op, Pointwise, View
 from symscale.programs.program import Program
-from tests.simulator import functions
+from symscale.programs.routing import Pick, Routed
+from tests.simulator import functions, routing
 from tests.simulator.devices import Devices
 from tests.simulator.local import align, reduce, subscripts
 
@@ -31,6 +32,8 @@ def _forward(op: Op, xs: list[np.ndarray], one: Devices) -> np.ndarray:
             return xs[0].reshape(one.shape_of(op.output))
         case Lookup():
             return xs[1][xs[0].astype(int)]
+        case Pick() | Routed():
+            return routing.whole(op, *xs)
         case Pointwise():
             return _pointwise(op, xs, one)
     raise AssertionError(op)
@@ -85,6 +88,8 @@ def _reverse(op: Op, place: int, values: Values, grad: np.ndarray, one: Devices)
             for where in np.ndindex(xs[0].shape):
                 made[int(xs[0][where])] += grad[where]
             return made
+        case Pick() | Routed():
+            return routing.whole_reverse(op, *xs, grad)
         case Pointwise():
             return _pointwise_reverse(op, place, xs, values[op.output.name], grad, one)
     raise AssertionError(op)

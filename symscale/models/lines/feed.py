@@ -1,7 +1,7 @@
 """Feed-forward blocks and mixtures of experts as lines of notation.
 
-Dims: F feed-forward width, E experts of width F_e, k experts a token, c tokens an expert, F_s width
-of the shared experts together. Tokens reach their experts by lookups, which have no FLOPs.
+Dims: F feed-forward width, E experts of width F_e, k experts a token, c slots an expert, F_s width
+of the shared experts together. Tokens reach their experts' slots and come back without FLOPs.
 """
 
 from __future__ import annotations
@@ -64,8 +64,7 @@ def _router(spec: Experts, source: str) -> list[str]:
     return [
         *text,
         f"softmax({last}[B, E]; E) -> Chances[B, E]",
-        "Chances[B, E] -> Flat[q]",
-        "lookup(PickIds[B, k], Flat[q]) -> Picked[B, k]",
+        "pick(PickIds[B, k], Chances[B, E]) -> Picked[B, k]",
     ]
 
 
@@ -75,7 +74,7 @@ def _routed(spec: Experts, source: str, result: str) -> list[str]:
     if spec.latent:
         text.append(f"{source}[B, D] * Wlat[D, D_l] -> Xl[B, D_l]")
         source, wide = "Xl", "D_l"
-    text.append(f"lookup(SendIds[E, c], {source}[B, {wide}]) -> Xe[E, c, {wide}]")
+    text.append(f"dispatch(SendIds[E, c], {source}[B, {wide}]) -> Xe[E, c, {wide}]")
     rows, inside = f"E, c, {wide}", "E, c, F_e"
     if spec.gated:
         text += _expert(spec, "g", "Xe", "Egate", "Ge", rows, inside)
@@ -84,8 +83,7 @@ def _routed(spec: Experts, source: str, result: str) -> list[str]:
     text += _expert(spec, "o", "Ae", "Eout", "Ye", inside, rows)
     mixed = "Ml" if spec.latent else result
     text += [
-        f"Ye[{rows}] -> Yr[r, {wide}]",
-        f"lookup(BackIds[B, k], Yr[r, {wide}]) -> Yk[B, k, {wide}]",
+        f"combine(BackIds[B, k], Ye[{rows}]) -> Yk[B, k, {wide}]",
         f"mul(Yk[B, k, {wide}], Picked[B, k]) -> Yw[B, k, {wide}]",
         f"sum(Yw[B, k, {wide}]; k) -> {mixed}[B, {wide}]",
     ]
