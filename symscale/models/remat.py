@@ -36,7 +36,7 @@ class Remat:
     with every key.
     """
 
-    policy: Policy
+    policy: Policy | tuple[str, ...]
     saved: tuple[Array, ...]
     steps: tuple[Compute, ...]
 
@@ -58,8 +58,9 @@ class Remat:
     def __repr__(self) -> str:
         kept = ", ".join(array.name for array in self.saved)
         anew = ", ".join(self.recomputed) or "nothing"
+        title = self.policy if isinstance(self.policy, str) else "these"
         return (
-            f"{self.policy}: saves {kept} ({self.bytes} bytes)\n"
+            f"{title}: saves {kept} ({self.bytes} bytes)\n"
             f"computes again: {anew} ({self.flops} FLOPs)"
         )
 
@@ -69,7 +70,7 @@ class Remat:
     def to_dict(self) -> dict[str, Any]:
         """Policy, arrays and formulas as plain text."""
         return {
-            "policy": self.policy,
+            "policy": self.policy if isinstance(self.policy, str) else list(self.policy),
             "saved": [array.name for array in self.saved],
             "bytes": str(self.bytes),
             "recomputed": list(self.recomputed),
@@ -77,17 +78,18 @@ class Remat:
         }
 
 
-def rematerialise(program: Program, policy: Policy, fused: bool = True) -> Remat:
+def rematerialise(program: Program, policy: Policy | tuple[str, ...], fused: bool = True) -> Remat:
     """What a layer's program saves and repeats under a policy.
 
     Args:
         program: the layer, unsharded.
-        policy: ``none``, ``selective``, ``matmul``, ``block`` or ``full``.
+        policy: ``none``, ``selective``, ``matmul``, ``block`` or ``full``; or the names of the
+            arrays that are saved.
         fused: scores never leave the chip, so that a kernel makes them again even where nothing
             else is; false: they are arrays like others.
 
     Raises:
-        ModelError: for another policy.
+        ModelError: for another policy, or an array that the layer does not have.
 
     >>> from symscale.models.decoder import two_matmul_layer
     >>> rematerialise(two_matmul_layer(), "none").bytes
@@ -96,7 +98,13 @@ def rematerialise(program: Program, policy: Policy, fused: bool = True) -> Remat
     block: saves In (2*B*D bytes)
     computes again: Tmp (2*B*D*F FLOPs)
     """
-    if policy not in POLICIES:
+    if isinstance(policy, tuple):
+        for name in policy:
+            if name not in program.arrays:
+                raise ModelError(
+                    f"checkpoint {name!r}: the layer's arrays are {', '.join(program.arrays)}"
+                )
+    elif policy not in POLICIES:
         raise ModelError(
             f"policy {policy!r} is none of {', '.join(POLICIES)}{near(str(policy), POLICIES)}"
         )
@@ -128,7 +136,7 @@ class _Plan:
                     found[self.root(array.name)] = None
         return tuple(found)
 
-    def under(self, policy: Policy) -> Remat:
+    def under(self, policy: Policy | tuple[str, ...]) -> Remat:
         needed = self.needed()
         kept = frozenset(self.chosen(policy, needed)) | frozenset(
             name for name in self.program.inputs if policy in ("block", "full")
@@ -143,7 +151,9 @@ class _Plan:
         steps = {step.op: step for step in self.program.shard().forward.computes}
         return Remat(policy, saved, tuple(steps[op] for op in repeated))
 
-    def chosen(self, policy: Policy, needed: Iterable[str]) -> Iterable[str]:
+    def chosen(self, policy: Policy | tuple[str, ...], needed: Iterable[str]) -> Iterable[str]:
+        if isinstance(policy, tuple):
+            return map(self.root, policy)
         if policy in ("block", "full"):
             return ()
         if policy == "matmul":

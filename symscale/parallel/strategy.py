@@ -14,6 +14,7 @@ from symscale.arrays.array import Array
 from symscale.arrays.dtype import dtype
 from symscale.models.decoder import two_matmul_layer
 from symscale.parallel.context import axes_of, core_of, shard_sequences
+from symscale.parallel.experts import EXPERTS, SHARED, SLOTS, by_expert, is_choice
 from symscale.parallel.parts import ALIASES, PARTS, Part, Roles
 from symscale.parallel.pipeline import PIPELINE, Pipeline, pipeline
 from symscale.parallel.sequence import by_sequence
@@ -25,8 +26,13 @@ Axes = tuple[str, ...]
 
 _DEFAULT_AXES: Mapping[str, Axes] = MappingProxyType(
     {"data": ("X",), "rows": ("X",), "tensor": ("Y",), "replica": ("R",), "stage": ("P",)}
-    | {"context": ("Z",)}
+    | {"context": ("Z",), "expert": ("Z",)}
 )
+
+
+#: Roles from the outermost axis of a mesh to the innermost, which lies on the fastest links: what
+#: talks most goes last.
+_ORDER = ("stage", "replica", "data", "context", "expert", "rows", "tensor")
 
 
 @dataclass(frozen=True)
@@ -64,14 +70,16 @@ class Strategy:
         weights = [arrays[name] for name in program.weights]
         activations = [array for array in arrays.values() if array.name not in program.weights]
         inner = core_of(self, program)
-        out = [self._activation(array, array.name in inner) for array in activations]
+        out = [self.activation(array, array.name in inner) for array in activations]
         out += [self._weight(array, array.name, "weights") for array in weights]
         for array in weights:
             out += self._training(array)
         return tuple(str(array.short) for array in out)
 
-    def _activation(self, array: Array, inner: bool = False) -> Array:
-        kind = "residual" if "D" in array.labels else "core" if inner else "hidden"
+    def activation(self, array: Array, inner: bool = False) -> Array:
+        """An activation as it will lie; ``inner`` ones are between attention's projections."""
+        wide = "D" in array.labels or is_choice(array.labels)
+        kind = "residual" if wide else "core" if inner else "hidden"
         return array.placed(self._placing(kind, array.labels))
 
     def _weight(self, array: Array, name: str, kind: str, partial: Axes = ()) -> Array:
@@ -81,7 +89,8 @@ class Strategy:
         if len(array.dims) == 1:
             along = self._placing("residual", array.labels)
             placing = {label: _joined(along[label], placing[label]) for label in array.labels}
-        return named.placed(placing, partial)
+        used = {axis for held in placing.values() for axis in held}
+        return named.placed(placing, tuple(axis for axis in partial if axis not in used))
 
     def _training(self, weight: Array) -> list[Array]:
         """Gradient and optimizer state, where they lie otherwise than the weight."""
@@ -111,21 +120,29 @@ class Strategy:
     @property
     def _data(self) -> tuple[Part, ...]:
         """The parts that split the tokens: the batch, and sequences."""
-        return tuple(part for part in self.parts if {"data", "context"} & set(part.roles))
+        roles = {"data", "context", "expert"}
+        return tuple(part for part in self.parts if roles & set(part.roles))
 
     def _waiting(self, gradient: Array) -> Array:
         """A gradient that is whole along the data axes, a partial sum until the last microbatch."""
         axes = frozenset(a for part in self._data for role in part.roles for a in self.axes[role])
+        if by_expert(gradient.labels):
+            axes -= frozenset(self.axes.get("expert", ()))
         left = {d.name: tuple(a for a in d.axes if a not in axes) for d in gradient.dims}
         fresh = tuple(sorted(axes - set(gradient.unreduced)))
         return gradient.placed(left, (*gradient.unreduced, *fresh))
 
-    def _placing(self, kind: str, labels: Iterable[str]) -> dict[str, Axes]:
-        """The mesh axes of each dim, over all parts; no axis twice."""
+    def _placing(self, kind: str, labels: tuple[str, ...]) -> dict[str, Axes]:
+        """The mesh axes of each dim, over all parts; no axis twice. Slots lie as tokens do."""
         out: dict[str, Axes] = dict.fromkeys(labels, ())
         used: set[str] = set()
+        if by_expert(labels):
+            out[EXPERTS] = self.axes.get("expert", ())
+            used.update(out[EXPERTS])
+        slots = {SLOTS[label]: label for label in labels if label in SLOTS}
         for part in _ordered(self.parts, kind):
-            for label, roles in _roles(part, kind).items():
+            for dim, roles in _roles(part, kind).items():
+                label = slots.get(dim, dim)
                 if label not in out:
                     continue
                 held = (a for role in roles for a in axes_of(self.axes, role, kind))
@@ -170,6 +187,17 @@ class Strategy:
         if pipe is not None and "microbatches" in options:
             pipe = replace(pipe, schedule=pipe.schedule.at(m=made.microbatches))
         return replace(self, techniques=made, pipeline=pipe)
+
+    def chunked(self, chunks: int) -> Strategy:
+        """The same strategy with so many chunks of layers on each device of its pipeline.
+
+        Raises:
+            StrategyError: without a pipeline, or for a schedule without chunks.
+        """
+        if self.pipeline is None:
+            raise StrategyError(f"strategy {self.name!r} has no stages; add +pp")
+        made = self.pipeline.schedule.at(v=chunks)
+        return replace(self, pipeline=replace(self.pipeline, schedule=made))
 
     def __repr__(self) -> str:
         roles = ", ".join(f"{role}={''.join(axes)}" for role, axes in self.axes.items())
@@ -241,7 +269,7 @@ def strategy(name: str | Strategy, **options: Any) -> Strategy:
     >>> strategy("fsdp", data="XYZ").mesh_axes
     ('X', 'Y', 'Z')
     >>> strategy("fsdp+tp+pp", schedule="zb-h1", microbatches=32)
-    strategy('fsdp+tp+pp'): data=X, tensor=Y, stage=P; fully sharded data parallel (ZeRO-3): \
+    strategy('fsdp+tp+pp'): stage=P, data=X, tensor=Y; fully sharded data parallel (ZeRO-3): \
 weights split as well; tensor parallel (Megatron), activations between blocks split on D; \
 pipeline parallel: layers split into stages
     >>> strategy("fdsp")
@@ -269,7 +297,7 @@ pipeline parallel: layers split into stages
 def _roles_to_axes(
     name: str, parts: tuple[Part, ...], axes: Mapping[str, Any]
 ) -> Mapping[str, Axes]:
-    roles = [role for part in parts for role in part.roles]
+    roles = sorted((role for part in parts for role in part.roles), key=_ORDER.index)
     for role in roles:
         if roles.count(role) > 1:
             raise StrategyError(f"strategy {name!r}: two parts want the role {role}")
@@ -280,11 +308,19 @@ def _roles_to_axes(
                 f"{near(role, (*roles, *OPTIONS, *PIPELINE))}"
             )
     chosen = {role: _axes(name, role, axes.get(role, _DEFAULT_AXES[role])) for role in roles}
-    flat = [axis for group in chosen.values() for axis in group]
+    flat = [axis for group in _apart(chosen) for axis in group]
     for axis in flat:
         if flat.count(axis) > 1:
             raise StrategyError(f"strategy {name!r}: mesh axis {axis} plays two roles")
     return MappingProxyType(chosen)
+
+
+def _apart(axes: Mapping[str, Axes]) -> list[Axes]:
+    """Groups of axes that may not meet: experts' axes may be those of some other roles."""
+    shared = {axis for role in SHARED for axis in axes.get(role, ())}
+    own = axes.get("expert", ())
+    alone = tuple(axis for axis in own if axis not in shared or own.count(axis) > 1)
+    return [*(group for role, group in axes.items() if role != "expert"), alone]
 
 
 def _pipe(name: str, axes: Mapping[str, Axes], options: Mapping[str, Any]) -> Pipeline | None:

@@ -49,7 +49,7 @@ class Techniques:
     @property
     def accumulates(self) -> bool:
         """Whether a batch goes through in more than one part."""
-        return self.microbatches != 1
+        return bool(self.microbatches != 1)
 
     @property
     def state_bytes(self) -> int:

@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
-from sympy import Add, Expr, Symbol, sympify
+from sympy import Add, Expr, S, Symbol, sympify
 
-from symscale.algebra.errors import SymscaleError
-from symscale.algebra.symbols import L, to_latex
+from symscale.algebra.symbols import to_latex
 from symscale.algebra.table import Table
 from symscale.arrays.array import Array
+from symscale.models.remat import rematerialise
+from symscale.parallel.techniques import STATE_BYTES, Techniques
+from symscale.programs.collectives import AllGather, ReduceScatter
 from symscale.programs.ops import View
 from symscale.programs.phase import Compute
-from symscale.programs.reverse import differentiable
+from symscale.programs.reverse import differentiable, gradient_name
 from symscale.programs.sharded import ShardedProgram
+from symscale.studies.share import Share
 
-Checkpoints = Literal["all", "block"] | tuple[str, ...]
-Optimizer = Literal["adam", "adam+master", "sgd"]
+__all__ = ["KINDS", "STATE_BYTES", "Memory", "ends_memory", "layer_memory", "shared_ends"]
 
-#: Bytes of optimizer state for each parameter: two f32 moments, and perhaps an f32 master copy.
-STATE_BYTES: Mapping[str, int] = MappingProxyType({"sgd": 0, "adam": 8, "adam+master": 12})
+#: What a device holds, in the order it is printed.
+KINDS = ("parameters", "gradients", "optimizer", "activations", "logits", "buffers")
+
+#: Gathered weights at a time: those of the layer at work and those of the next.
+PREFETCHED = 2
 
 
 @dataclass(frozen=True)
 class Memory(Mapping[str, Expr]):
-    """Bytes on a device by kind: ``parameters``, ``gradients``, ``optimizer``, ``activations``."""
+    """Bytes on a device by kind.
+
+    ``parameters``, ``gradients`` and ``optimizer`` state; ``activations`` that wait for the
+    backward pass; ``logits`` and their gradient; ``buffers`` (gathered weights, gradients not yet
+    reduced, a layer's activations while it is computed again).
+    """
 
     by_kind: Mapping[str, Expr]
 
@@ -44,6 +54,25 @@ class Memory(Mapping[str, Expr]):
     def total(self) -> Expr:
         """All kinds together."""
         return Add(*self.by_kind.values())
+
+    def __add__(self, other: Memory) -> Memory:
+        names = dict.fromkeys((*self.by_kind, *other.by_kind))
+        return Memory(
+            MappingProxyType({n: self.get(n, S.Zero) + other.get(n, S.Zero) for n in names})
+        )
+
+    def scale(self, count: Any, only: Iterable[str] | None = None) -> Memory:
+        """So many times as much, of all kinds or of those named."""
+        factor, chosen = sympify(count, strict=True), self.by_kind if only is None else set(only)
+        return Memory(
+            MappingProxyType(
+                {kind: e * factor if kind in chosen else e for kind, e in self.by_kind.items()}
+            )
+        )
+
+    def without(self, kinds: Iterable[str]) -> Memory:
+        """The same with nothing of these kinds."""
+        return self.scale(0, kinds)
 
     def put(self, values: Mapping[Symbol, Any]) -> Memory:
         """The same with numbers for some symbols."""
@@ -67,61 +96,128 @@ class Memory(Mapping[str, Expr]):
         return {kind: str(value) for kind, value in self.by_kind.items()}
 
 
-def training_memory(
-    layer: ShardedProgram,
-    ends: ShardedProgram,
-    optimizer: Optimizer = "adam",
-    checkpoints: Checkpoints = "all",
-) -> Memory:
-    """Memory of a training step on one device.
+def layer_memory(share: Share, used: Techniques) -> Memory:
+    """What one layer takes on a device, for the tokens of one microbatch.
 
-    Args:
-        layer: one layer, counted L times.
-        ends: embedding and head, counted once.
-        optimizer: ``"adam"`` (two f32 moments, 8 bytes a parameter, the book's count),
-            ``"adam+master"`` (and an f32 copy, 12 bytes) or ``"sgd"`` (nothing).
-        checkpoints: which activations the backward pass finds: ``"all"`` it reads, ``"block"`` (the
-            layer's input alone; a layer is computed again), or the names of the arrays saved.
+    Activations are those that wait for the backward pass under the policy of rematerialisation.
 
     Raises:
-        SymscaleError: for another optimizer, or an array that the layer does not have.
+        ModelError: for an array to be saved that the layer does not have.
     """
-    if optimizer not in STATE_BYTES:
-        raise SymscaleError(f"optimizer {optimizer!r} is none of {', '.join(STATE_BYTES)}")
-    kinds: Mapping[str, Callable[[ShardedProgram], Expr]] = {
-        "parameters": lambda p: _weights(p, ""),
-        "gradients": lambda p: _weights(p, "d"),
-        "optimizer": lambda p: STATE_BYTES[optimizer] * _elements(p),
+    sharded = share.sharded
+    every = _saved(sharded)
+    saved = _kept(share, every)
+    buffers = PREFETCHED * _gathered(sharded) + _unreduced(sharded)
+    if share.remat != "none":
+        buffers += _bytes(every)
+    found = _states(sharded, used)
+    return Memory(
+        MappingProxyType({**found, "activations": _bytes(saved), "logits": S.Zero,
+                          "buffers": buffers})
+    )  # fmt: skip
+
+
+def ends_memory(ends: ShardedProgram, used: Techniques) -> tuple[Memory, Memory]:
+    """What the embedding takes on the first stage, and the final norm and head on the last.
+
+    A tied embedding lies on both. Where one device has both ends, what they share counts once: see
+    the third memory of :func:`shared_ends`.
+    """
+    first, last = _ends_weights(ends)
+    saved = _saved(ends) if used.remat == "none" else ()
+    logits = _logits(ends)
+    head = {"activations": _bytes(saved), "logits": _bytes(logits)}
+    return (
+        Memory(MappingProxyType({**_states(ends, used, first), **dict.fromkeys(_WORK, S.Zero)})),
+        Memory(MappingProxyType({**_states(ends, used, last), **head, "buffers": S.Zero})),
+    )
+
+
+def shared_ends(ends: ShardedProgram, used: Techniques) -> Memory:
+    """What both ends have in common, to be taken off where one device holds both."""
+    first, last = _ends_weights(ends)
+    both = tuple(name for name in first if name in last)
+    found = _states(ends, used, both)
+    return Memory(MappingProxyType({**found, **dict.fromkeys(_WORK, S.Zero)}))
+
+
+#: The kinds that do not lie still.
+_WORK = ("activations", "logits", "buffers")
+
+
+def _states(
+    sharded: ShardedProgram, used: Techniques, names: tuple[str, ...] | None = None
+) -> dict[str, Expr]:
+    """Parameters, gradients and optimizer state of weights (all unless named)."""
+    chosen = sharded.program.weights if names is None else names
+    states = (sharded.sharding(f"m{name}") for name in chosen)
+    return {
+        "parameters": _bytes(sharded.sharding(name) for name in chosen),
+        "gradients": _bytes(sharded.sharding(f"d{name}") for name in chosen),
+        "optimizer": used.state_bytes * Add(*(array.elements for array in states)),
     }
-    out = {kind: L * count(layer) + count(ends) for kind, count in kinds.items()}
-    saved = _saved(layer) if checkpoints == "all" else _named(layer, checkpoints)
-    last = _saved(ends) if checkpoints == "all" else ()
-    out["activations"] = L * _bytes(saved) + _bytes(last)
-    return Memory(MappingProxyType(out))
 
 
-def _weights(sharded: ShardedProgram, prefix: str) -> Expr:
-    names = (name for name in sharded.program.weights)
-    return _bytes(sharded.sharding(prefix + name) for name in names)
+def _ends_weights(ends: ShardedProgram) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The weights before the first layer and those behind the last: what leads to which result."""
+    program = ends.program
+    before, behind = set[str](), {"Last"}
+    for op in program.ops:
+        names = {array.name for array in op.inputs}
+        (behind if names & behind else before).update(names | {op.output.name})
+    weights = program.weights
+    return (
+        tuple(name for name in weights if name in before),
+        tuple(name for name in weights if name in behind),
+    )
 
 
-def _elements(sharded: ShardedProgram) -> Expr:
-    states = (sharded.sharding(f"m{name}") for name in sharded.program.weights)
-    return Add(*(array.elements for array in states))
+def _logits(ends: ShardedProgram) -> tuple[Array, ...]:
+    """The logits and their gradient."""
+    program = ends.program
+    names = [n for n in program.outputs if "V" in program.arrays[n].labels]
+    return tuple(ends.sharding(n) for name in names for n in (name, gradient_name(name)))
+
+
+def _gathered(sharded: ShardedProgram) -> Expr:
+    """Bytes of a layer's weights as its products take them, where that is more than lies here."""
+    weights = frozenset(sharded.program.weights)
+    last: dict[str, Expr] = {}
+    for move in sharded.forward.collectives:
+        if isinstance(move, AllGather) and move.after.name in weights:
+            last[move.after.name] = move.after.bytes
+    return Add(*last.values())
+
+
+def _unreduced(sharded: ShardedProgram) -> Expr:
+    """Bytes of a layer's gradients before they are reduced and split."""
+    names = frozenset(map(gradient_name, sharded.program.weights))
+    first: dict[str, Expr] = {}
+    for move in sharded.backward.collectives:
+        if isinstance(move, ReduceScatter) and move.before.name in names:
+            first.setdefault(move.before.name, move.before.bytes)
+    return Add(*first.values())
 
 
 def _bytes(arrays: Iterable[Array]) -> Expr:
     return Add(*(array.bytes for array in arrays))
 
 
-def _named(sharded: ShardedProgram, checkpoints: Checkpoints) -> tuple[Array, ...]:
-    names = sharded.program.inputs if checkpoints == "block" else tuple(checkpoints)
-    for name in names:
-        if name not in sharded.program.arrays:
-            raise SymscaleError(
-                f"checkpoint {name!r}: the layer's arrays are {', '.join(sharded.program.arrays)}"
-            )
-    return tuple(sharded.sharding(name) for name in names)
+def _kept(share: Share, every: tuple[Array, ...]) -> tuple[Array, ...]:
+    """The arrays that a policy saves, in the sharding in which the backward pass reads them.
+
+    Saved by name, or for a whole layer to be computed again, they lie as they do between ops.
+    """
+    policy, sharded = share.remat, share.sharded
+    if policy == "none":
+        return every
+    names = tuple(array.name for array in rematerialise(share.kind.program, policy).saved)
+    if isinstance(policy, tuple):
+        return tuple(sharded.sharding(name) for name in policy)
+    if policy in ("block", "full"):
+        return tuple(sharded.sharding(name) for name in names)
+    read = {array.name: array for array in every}
+    return tuple(read[n] if n in read else sharded.sharding(n) for n in names)
 
 
 def _saved(sharded: ShardedProgram) -> tuple[Array, ...]:
@@ -146,4 +242,5 @@ def _is_kept(array: Array, sharded: ShardedProgram) -> bool:
     program = sharded.program
     if array.name not in program.arrays or array.name in program.weights:
         return False
-    return array.name not in program.fused and differentiable(array)
+    kept = differentiable(array) or not array.name.endswith("Ids")
+    return array.name not in program.fused and kept

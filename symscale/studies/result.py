@@ -16,6 +16,7 @@ from symscale.algebra.table import Table
 from symscale.algebra.time import Overlap, Time
 from symscale.hardware.chip import Chip
 from symscale.hardware.placement import Placement
+from symscale.studies.stage import Held
 
 if TYPE_CHECKING:
     from symscale.studies.training import TrainingStep
@@ -55,7 +56,7 @@ class StepResult:
     @cached_property
     def time(self) -> float:
         """Seconds a step."""
-        return self.seconds(self.step.time.total(self.overlap))
+        return self.seconds(self.step.seconds(self.overlap))
 
     @property
     def math(self) -> float:
@@ -93,11 +94,14 @@ class StepResult:
         return self.useful_math / self.time
 
     @cached_property
+    def held(self) -> Held:
+        """Bytes on the device that holds most, and which one it is."""
+        return self.step.stage_memory.peak(self.values)
+
+    @property
     def memory(self) -> Mapping[str, int]:
-        """Bytes on one device, by kind."""
-        kinds = self.step.memory.by_kind
-        found = {kind: round(float(evaluate(e, self.values))) for kind, e in kinds.items()}
-        return MappingProxyType(found)
+        """Bytes on one device, by kind: in a pipeline, on the stage that holds most."""
+        return self.held.by_kind
 
     @property
     def memory_bytes(self) -> int:

@@ -9,18 +9,16 @@ from os import PathLike
 from types import MappingProxyType
 from typing import Any
 
-from sympy import Expr, S, Symbol
+from sympy import Add, Expr, S, Symbol
 
 from symscale.algebra.cost import Cost
-from symscale.algebra.errors import SymbolError
+from symscale.algebra.errors import ModelError
 from symscale.algebra.links import IDEAL, Network
 from symscale.algebra.substitution import bindings
-from symscale.algebra.symbols import L, axis, links
 from symscale.algebra.time import Overlap, Time
 from symscale.algebra.units import Span
 from symscale.hardware.chip import Chip
 from symscale.hardware.chips import chip as find_chip
-from symscale.hardware.figure import RATES
 from symscale.hardware.networks import Fidelity, Trimmed
 from symscale.models.model import Model
 from symscale.models.model import model as find_model
@@ -29,82 +27,131 @@ from symscale.parallel.strategy import strategy as find_strategy
 from symscale.programs.phase import Phase
 from symscale.programs.program import Keep
 from symscale.programs.sharded import ShardedProgram
-from symscale.studies.memory import Checkpoints, Memory, Optimizer, training_memory
+from symscale.studies.efficiency import Efficiency
+from symscale.studies.memory import Memory
+from symscale.studies.pace import Pace
+from symscale.studies.plan import check_plan, numbers_of
 from symscale.studies.result import StepResult
+from symscale.studies.share import Share
+from symscale.studies.stage import StageMemory
 
 
 @dataclass(frozen=True)
 class TrainingStep:
     """A training step of a model under a strategy, symbolic in batch, mesh axes and rates.
 
-    ``layer`` and ``ends`` (embedding and head) are sharded programs in symbols; ``cost`` and
-    ``time``
-    sum them over all layers and passes, with the model's sizes in; ``memory`` is per device;
-    ``formulas`` is the same step with the sizes as symbols; ``at(...)`` puts the numbers in.
+    ``shares`` (one for each kind of layer) and ``ends`` (embedding and head) are sharded programs
+    in symbols; ``cost`` and ``time`` sum them over the layers that a device holds, all passes and
+    microbatches, with the model's sizes in; ``seconds`` adds what the pipeline's schedule costs;
+    ``memory`` is per device; ``formulas`` is the same step with the sizes as symbols; ``at(...)``
+    puts the numbers in.
     """
 
     model: Model
     strategy: Strategy
     keep: Keep = "activations"
-    optimizer: Optimizer = "adam"
-    checkpoints: Checkpoints = "all"
     network: Network = IDEAL
     sized: bool = True
+    efficiency: Efficiency = Efficiency()  # noqa: RUF009 - frozen
 
     @property
     def formulas(self) -> TrainingStep:
         """The same step with the model's sizes left as symbols."""
         return replace(self, sized=False)
 
+    def using(self, **options: Any) -> TrainingStep:
+        """The same step with other techniques (see :meth:`Strategy.using`)."""
+        return replace(self, strategy=self.strategy.using(**options))
+
     @cached_property
+    def shares(self) -> tuple[Share, ...]:
+        """Each kind of layer under the strategy."""
+        remat = self.strategy.techniques.remat
+        return tuple(
+            Share(kind, self.strategy.shard(kind.program, self.keep), remat) for kind in self._kinds
+        )
+
+    @property
+    def _kinds(self) -> tuple[Any, ...]:
+        programs = self.model.programs
+        if programs.encoder:
+            raise ModelError(f"{self.model.name} has an encoder; training covers decoders")
+        return programs.kinds
+
+    @property
     def layer(self) -> ShardedProgram:
-        """One layer under the strategy."""
-        return self.model.programs.layer.shard(self.strategy, keep=self.keep)
+        """The one layer under the strategy.
+
+        Raises:
+            ModelError: where layers are of several kinds (``shares`` has them all).
+        """
+        if len(self.shares) > 1:
+            _ = self.model.programs.layer
+        return self.shares[0].sharded
 
     @cached_property
     def ends(self) -> ShardedProgram:
         """Embedding and head under the strategy."""
-        return self.model.programs.ends.shard(self.strategy, keep=self.keep)
+        return self.strategy.shard(self.model.programs.ends, self.keep)
+
+    @cached_property
+    def pace(self) -> Pace:
+        """How long passes take, and how the pipeline's schedule strings them together."""
+        return Pace(
+            self.model, self.strategy, self.shares, self.ends, self.network, self.efficiency
+        )
 
     @property
-    def passes(self) -> tuple[tuple[Phase, Phase], ...]:
-        """Forward, backward and update, each of a layer and of the ends."""
-        return tuple(zip(self.layer.phases, self.ends.phases, strict=True))
+    def _sizes(self) -> Mapping[Symbol, int]:
+        return self.model if self.sized else MappingProxyType({})
 
     @cached_property
     def cost(self) -> Cost:
-        """Everything the step costs a device, over all layers and passes."""
-        total = Cost(span=Span.STEP)
-        for layer, ends in self.passes:
-            total = total + layer.cost.scale(L, Span.STEP) + ends.cost.scale(1, Span.STEP)
-        return total.put(self.model) if self.sized else total
+        """Everything the step costs a device: its layers, all passes and microbatches."""
+        return self.pace.cost(Span.STEP).put(self._sizes)
 
     def pass_time(self, position: int) -> Time:
         """One pass over all layers, as a stage: 0 forward, 1 backward, 2 update."""
-        layer, ends = self.passes[position]
-        both = layer.time_on(self.network).scale(L).beside(ends.time_on(self.network)).merged()
-        return both.put(self.model) if self.sized else both
+        return self.pace.whole(position).put(self._sizes)
 
     @cached_property
     def time(self) -> Time:
-        """Seconds of the step: forward, then backward, then update."""
+        """Seconds of a device's work: forward, then backward, then update; no bubble in it."""
         whole = self.pass_time(0).then(self.pass_time(1))
         update = self.pass_time(2)
         return whole.then(update) if update.terms else whole
+
+    def seconds(self, overlap: Overlap = "full") -> Expr:
+        """Seconds of the step: the work, and what the pipeline's schedule adds.
+
+        >>> from symscale.algebra.symbols import axis
+        >>> piped = training("llama-3-8b", "dp+pp", microbatches=8)
+        >>> work, step = piped.time.total(), piped.seconds()
+        >>> axis("P") in step.free_symbols, step == work
+        (True, False)
+        """
+        return self.pace.seconds(overlap).xreplace(dict(self._sizes))
 
     @cached_property
     def whole_math(self) -> Expr:
         """Seconds of matrix arithmetic of the whole step on one chip: what has to be done once."""
         programs = self.model.programs
-        layer = sum((p.time.math for p in programs.layer.shard().phases), S.Zero)
+        layers = (
+            kind.count * Add(*(phase.time.math for phase in kind.program.shard().phases))
+            for kind in self._kinds
+        )
         ends = sum((p.time.math for p in programs.ends.shard().phases), S.Zero)
-        return (L * layer + ends).xreplace(dict(self.model))
+        return Add(*layers, ends).xreplace(dict(self.model))
+
+    @cached_property
+    def stage_memory(self) -> StageMemory:
+        """What layers and ends take on a device, to be put together stage by stage."""
+        return StageMemory.of(self.model, self.strategy, self.shares, self.ends)
 
     @cached_property
     def memory(self) -> Memory:
-        """Bytes on one device, by kind."""
-        made = training_memory(self.layer, self.ends, self.optimizer, self.checkpoints)
-        return made.put(self.model) if self.sized else made
+        """Bytes on one device, by kind: of a pipeline, on the first stage."""
+        return self.stage_memory.first.put(self._sizes)
 
     def on(
         self,
@@ -131,6 +178,8 @@ class TrainingStep:
         overlap: Overlap = "full",
         fidelity: Fidelity = "ideal",
         layout: str | None = None,
+        chips: int | None = None,
+        efficiency: Mapping[str, Any] | float | None = None,
         **numbers: Any,
     ) -> StepResult:
         """The step with numbers in it.
@@ -140,13 +189,18 @@ class TrainingStep:
             overlap: what overlaps with what (see :meth:`Time.total`).
             fidelity: ``"ideal"`` (bytes over bandwidth), ``"ring"`` or ``"latency"``.
             layout: how mesh axes lie on the network, e.g. ``"Y,X"`` for X innermost.
+            chips: the number of chips that the mesh has to come to.
+            efficiency: measured shares of the peaks by roof (see :class:`Efficiency`).
             numbers: ``B`` (tokens), each mesh axis (``X=2048``), and perhaps ``T`` (the sequence,
-                the model's context unless given), ``M_X`` or any rate.
+                the model's context unless given), ``m`` (microbatches), ``imbalance`` (of experts),
+                ``M_X`` or any rate.
 
         Raises:
             SymbolError: for a leftover symbol, a number that is not above zero, or a name that the
                 step does not have.
-            ShardingError: for a mesh axis that does not divide its dim.
+            ShardingError: for a mesh axis that does not divide its dim, microbatches that do not
+                divide the batch, or a mesh that does not come to ``chips``.
+            StrategyError: for a schedule that the numbers of stages and microbatches rule out.
             HardwareError: for an unknown chip or a mesh that does not fit it.
 
         >>> r = training("llama-3-70b", "fsdp+tp").at(chip="tpu-v5p", B=2**22, X=2048, Y=4)
@@ -154,61 +208,28 @@ class TrainingStep:
         ('math', True)
         """
         found = find_chip(chip)
-        self._refuse_strangers(numbers)
-        sizes = self._mesh_sizes(numbers)
-        own = self._own_links(numbers)
-        timed = self.on(found, fidelity, sizes, own, layout)
-        placed = found.placement(self.strategy.mesh_axes, sizes, own, layout)
+        given = numbers_of(self, numbers)
+        shares = Efficiency.of(efficiency, self.strategy.mesh_axes)
+        timed = self.on(found, fidelity, given.mesh, given.links, layout)
+        timed = replace(timed, strategy=given.strategy, efficiency=shares)
+        placed = found.placement(self.strategy.mesh_axes, given.mesh, given.links, layout)
         laid = placed.layout.bindings
-        values = bindings(found, self.model, laid, **{"T": self._length(numbers), **numbers})
-        self.check(values)
+        values = bindings(found, self.model, laid, **given.numbers)
+        check_plan(timed, values, given.mesh, chips)
         return StepResult(timed, found, MappingProxyType(values), overlap, placed)
 
-    def _refuse_strangers(self, numbers: Mapping[str, Any]) -> None:
-        axes = self.strategy.mesh_axes
-        sizes = ("B", "T", *(symbol.name for symbol in self.model))
-        known = {*axes, *(links(name).name for name in axes), *sizes, *RATES}
-        for name in sorted(set(numbers) - known):
-            raise SymbolError(
-                f"{name} = {numbers[name]}: no size, no rate, and no mesh axis of strategy "
-                f"{self.strategy.name} ({', '.join(axes)})"
-            )
-
-    def _own_links(self, numbers: Mapping[str, Any]) -> dict[str, int]:
-        """The physical axes under each mesh axis, where the caller says so."""
-        named = {name: links(name).name for name in self.strategy.mesh_axes}
-        given = bindings(**{m: numbers[m] for m in named.values() if m in numbers})
-        return {name: int(given[links(name)]) for name, m in named.items() if m in numbers}
-
-    def _mesh_sizes(self, numbers: Mapping[str, Any]) -> dict[str, int]:
-        missing = [name for name in self.strategy.mesh_axes if name not in numbers]
-        if missing:
-            raise SymbolError(
-                f"no size for mesh axis {', '.join(missing)} of strategy {self.strategy.name}; "
-                f"give {', '.join(f'{name}=...' for name in missing)}"
-            )
-        values = bindings(**{name: numbers[name] for name in self.strategy.mesh_axes})
-        return {name: int(values[axis(name)]) for name in self.strategy.mesh_axes}
-
-    def _length(self, numbers: Mapping[str, Any]) -> Any:
-        length = numbers.get("T", self.model.context)
-        if length is None:
-            raise SymbolError(f"{self.model.name} names no context length; give T=...")
-        return length
-
     def check(self, values: Mapping[Symbol, Expr]) -> None:
-        """Refuse a mesh axis that does not divide its dim.
-
-        Sequences may be cut: attention inside a cut sequence is computed where its queries lie.
+        """Refuse numbers under which the step cannot be cut as the strategy says.
 
         Raises:
             ShardingError: naming axis and dim.
         """
-        for sharded in (self.layer, self.ends):
-            for name in sharded.program.arrays:
-                array = sharded.sharding(name)
-                if "b" not in array.labels:
-                    array.check(values)
+        check_plan(self, values)
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """All passes of all kinds of layer."""
+        return tuple(p for share in self.shares for passes in share.passes for p in passes)
 
     def __repr__(self) -> str:
         return f"training step of {self.model.name}, {self.strategy.name}\n{self.time!r}"
@@ -232,22 +253,25 @@ def training(
     strategy: str | Strategy,
     *,
     keep: Keep = "activations",
-    optimizer: Optimizer = "adam",
-    checkpoints: Checkpoints = "all",
+    checkpoints: Any = None,
+    **options: Any,
 ) -> TrainingStep:
     """A training step, symbolic in batch, sequence, mesh axes and rates.
 
-    Attention scores are counted in full (no causal halving), nothing is recomputed, and work of the
-    vector unit takes no time of its own.
+    Attention scores are counted in full (no causal halving), nothing is recomputed unless a policy
+    of rematerialisation says so, and work of the vector unit takes no time of its own.
 
     Args:
         model: a name of the zoo, a ``config.json``, a mapping of its keys, or a model.
         strategy: a name (``"fsdp+tp"``) or a strategy.
         keep: gathered forward copies that the backward pass finds (see :meth:`Program.shard`).
-        optimizer: what state a parameter has (see :func:`training_memory`).
-        checkpoints: which activations are saved (see :func:`training_memory`).
+        checkpoints: another name of the option ``remat``; ``"all"`` saves what is read.
+        options: what :func:`strategy` takes besides axes: ``schedule``, ``microbatches``,
+            ``remat``, ``optimizer``, ``gradients``, ``reduce``, ``offload``.
 
     >>> list(training("llama-3-8b", "dp").time.by_axis)
     [X]
     """
-    return TrainingStep(find_model(model), find_strategy(strategy), keep, optimizer, checkpoints)
+    given = {"remat": checkpoints, **options}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    return TrainingStep(find_model(model), find_strategy(strategy, **chosen), keep)

@@ -13,7 +13,7 @@ from symscale import model, strategy, training
 from symscale.algebra.errors import SymscaleError
 from symscale.algebra.symbols import B, D, F, H, K, L, N, V, X, Y, axis
 from symscale.models.decoder import two_matmul_layer
-from symscale.studies.memory import STATE_BYTES
+from symscale.studies.memory import KINDS, STATE_BYTES
 
 PAPERS = json.loads((Path(__file__).parents[1] / "truth" / "papers.json").read_text("utf-8"))
 LLAMA = model("llama-3-8b")
@@ -53,7 +53,13 @@ def test_states(name: str) -> None:
 
 @pytest.mark.parametrize("optimizer", STATE_BYTES)
 def test_optimizers(optimizer: Any) -> None:
-    each = {"sgd": 0, "adam": 4 + 4, "adam+master": 4 + 4 + 4}[optimizer]
+    each = {
+        "sgd": 0,
+        "adam": 4 + 4,
+        "adam+master": 4 + 4 + 4,
+        "adam-bf16": 2 + 2,
+        "adam-bf16+master": 2 + 2 + 4,
+    }[optimizer]
     memory = training(LLAMA, "fsdp", optimizer=optimizer).formulas.memory
     assert equal(memory["optimizer"], each * LEARNED / X)
 
@@ -116,10 +122,10 @@ def test_nothing_is_held_twice_or_lost(name: str) -> None:
 
 def test_kinds_and_total() -> None:
     memory = training(LLAMA, "fsdp").formulas.memory
-    assert tuple(memory) == (*STATES, "activations")
+    assert tuple(memory) == KINDS == (*STATES, "activations", "logits", "buffers")
     assert equal(memory.total, sum(memory.values()))
     assert set(memory.to_dict()) == set(memory)
-    assert len(memory.table()) == 4
+    assert len(memory.table()) == 6
 
 
 def test_errors() -> None:

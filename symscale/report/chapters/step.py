@@ -11,7 +11,6 @@ from symscale.report.document import Cell, Section, callout, display, section, t
 from symscale.report.numbers import count, memory, percent, rate, seconds
 from symscale.report.rich import Code, Math
 from symscale.report.study import TrainingStudy
-from symscale.studies.memory import training_memory
 from symscale.studies.pressure import pressures
 
 _ASSUMPTIONS: tuple[tuple[Overlap, str], ...] = (
@@ -139,7 +138,7 @@ def _memory(study: TrainingStudy) -> list[Any]:
         for kind, size in result.memory.items()
     ]
     rows.append(("total", "", memory(result.memory_bytes)))
-    block = training_memory(study.step.layer, study.step.ends, checkpoints="block")
+    block = study.step.using(remat="block").formulas.memory
     saved = result.seconds(block["activations"])
     hbm = int(study.chip.hbm_bytes)
     word = "fits" if result.fits else "does not fit"

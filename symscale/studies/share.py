@@ -1,0 +1,132 @@
+"""One kind of layer in a training step: its sharded program, and what it computes twice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from symscale.algebra.links import Network
+from symscale.algebra.time import Time
+from symscale.models.decoder import LayerKind
+from symscale.models.remat import rematerialise
+from symscale.parallel.techniques import Remat
+from symscale.programs.collectives import Collective, Move
+from symscale.programs.phase import Compute, Phase, Step
+from symscale.programs.program import Program
+from symscale.programs.sharded import ShardedProgram
+
+
+@dataclass(frozen=True)
+class Share:
+    """A kind of layer under a strategy.
+
+    ``again`` is what the backward pass computes a second time under a policy. Gathered weights are
+    not gathered anew for that: the backward pass gathers them anyway.
+    """
+
+    kind: LayerKind
+    sharded: ShardedProgram
+    remat: Remat = "none"
+
+    @cached_property
+    def again(self) -> Phase:
+        """The part of the forward pass that is repeated."""
+        return recomputed(self.sharded, self.kind.program, self.remat)
+
+    @property
+    def forward(self) -> tuple[Phase, ...]:
+        """The phases of the forward pass."""
+        return (self.sharded.forward,)
+
+    @property
+    def backward(self) -> tuple[Phase, ...]:
+        """The phases of the backward pass: what is computed again, then gradients."""
+        return (self.again, self.sharded.backward) if self.again.steps else (self.sharded.backward,)
+
+    @property
+    def update(self) -> tuple[Phase, ...]:
+        """The movements of the optimizer step."""
+        return (self.sharded.update,)
+
+    @property
+    def passes(self) -> tuple[tuple[Phase, ...], ...]:
+        """Forward, backward, update."""
+        return self.forward, self.backward, self.update
+
+    def halves(self) -> tuple[tuple[Phase, ...], tuple[Phase, ...]]:
+        """The backward pass as gradients of inputs (with what is computed again), and of weights.
+
+        A pipeline schedule may put the second off.
+        """
+        inputs, weights = split_backward(self.sharded)
+        return ((self.again, inputs) if self.again.steps else (inputs,)), (weights,)
+
+
+def together(phases: tuple[Phase, ...], network: Network) -> Time:
+    """Phases as one stage in which everything may overlap."""
+    made = Time()
+    for phase in phases:
+        made = made.beside(phase.time_on(network))
+    return made.merged()
+
+
+def split_backward(sharded: ShardedProgram) -> tuple[Phase, Phase]:
+    """A backward pass in two: what leads to the gradients of inputs, and those of weights alone.
+
+    >>> from symscale.models.decoder import two_matmul_layer
+    >>> inputs, weights = split_backward(two_matmul_layer().shard("In[B_X, D]"))
+    >>> inputs.flops, weights.flops
+    (4*B*D*F/X, 4*B*D*F/X)
+    >>> [move.name for move in weights.collectives]
+    ['AllReduce_X', 'AllReduce_X']
+    """
+    names = frozenset(f"d{name}" for name in sharded.program.weights)
+    backward = sharded.backward
+    inputs: list[Step] = []
+    weights: list[Step] = []
+    for step in backward.steps:
+        made = step.output if isinstance(step, Compute) else step.after
+        (weights if _base(made.name) in names else inputs).append(step)
+    return (
+        Phase("backward of inputs", tuple(inputs), backward.fused),
+        Phase("backward of weights", tuple(weights), backward.fused),
+    )
+
+
+def _base(name: str) -> str:
+    """A gradient's own name: a part of it is called after where it comes from."""
+    return name.partition("(")[0].removesuffix("+")
+
+
+def recomputed(sharded: ShardedProgram, whole: Program, policy: Remat) -> Phase:
+    """The steps of the forward pass that a policy repeats, with the moves that feed them.
+
+    >>> from symscale.models.decoder import two_matmul_layer
+    >>> layer = two_matmul_layer()
+    >>> tensor = layer.shard("In[B, D_Y]", "Win[D, F_Y]", "Tmp[B, F_Y]", "Wout[F_Y, D]")
+    >>> print(recomputed(tensor, layer, "block"))
+    In[B, D]   = AllGather_Y In[B, D_Y]    2*B*D bytes, waits
+    Tmp[B, F_Y] = In[B, D] · Win[D, F_Y]
+    """
+    if policy == "none":
+        return Phase("recompute", ())
+    names = frozenset(rematerialise(whole, policy).recomputed)
+    weights = frozenset(sharded.program.weights)
+    needed: set[object] = set()
+    kept: list[Step] = []
+    for step in reversed(sharded.forward.steps):
+        if _repeats(step, names, weights, needed):
+            kept.append(step)
+            needed.update(step.inputs if isinstance(step, Compute) else (step.before,))
+    return Phase("recompute", tuple(reversed(kept)), sharded.forward.fused)
+
+
+def _repeats(
+    step: Step, names: frozenset[str], weights: frozenset[str], needed: set[object]
+) -> bool:
+    if isinstance(step, Compute):
+        return step.output.name in names
+    assert isinstance(step, Move)
+    if isinstance(step, Collective) and step.statistic:
+        return step.before.name.removesuffix(".stat") in names
+    return step.after in needed and step.after.name not in weights

@@ -1,0 +1,158 @@
+"""What one device of a pipeline holds, stage by stage; without a pipeline there is one stage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from sympy import Add, Expr, S, Symbol
+
+from symscale.algebra.maximum import Maximum
+from symscale.algebra.substitution import evaluate
+from symscale.algebra.symbols import B
+from symscale.models.model import Model
+from symscale.parallel.strategy import Strategy
+from symscale.programs.sharded import ShardedProgram
+from symscale.studies.memory import KINDS, Memory, ends_memory, layer_memory, shared_ends
+from symscale.studies.share import Share
+
+#: The kinds that grow with the microbatches in flight.
+_FLOWING = ("activations",)
+
+
+@dataclass(frozen=True)
+class Held:
+    """Bytes on the device that holds most: which one it is, and how much of each kind."""
+
+    device: int
+    by_kind: Mapping[str, int]
+
+    @property
+    def total(self) -> int:
+        """All kinds together."""
+        return sum(self.by_kind.values())
+
+
+@dataclass(frozen=True)
+class StageMemory:
+    """Bytes that a layer of each kind takes, and the ends, for one microbatch.
+
+    ``kinds`` are pairs of a count and the memory of one layer; ``order`` names, for every layer of
+    the model, the kind it is of.
+    """
+
+    strategy: Strategy
+    kinds: tuple[tuple[Symbol, Memory], ...]
+    embedding: Memory
+    head: Memory
+    common: Memory
+    order: tuple[int, ...]
+
+    @classmethod
+    def of(
+        cls, model: Model, strategy: Strategy, shares: tuple[Share, ...], ends: ShardedProgram
+    ) -> StageMemory:
+        """Read off the sharded programs of a model's layers and ends."""
+        used, small = strategy.techniques, {B: B / strategy.techniques.microbatches}
+        first, last = ends_memory(ends, used)
+        kinds = tuple((s.kind.count, layer_memory(s, used).put(small)) for s in shares)
+        layers = [share.kind.layer for share in shares]
+        return cls(
+            strategy,
+            kinds,
+            first.put(small),
+            last.put(small),
+            shared_ends(ends, used).put(small),
+            tuple(layers.index(layer) for layer in model.config.body.layers),
+        )
+
+    @property
+    def offloaded(self) -> tuple[str, ...]:
+        """The kinds that lie on the host."""
+        return self.strategy.techniques.offload
+
+    @property
+    def first(self) -> Memory:
+        """The first stage in symbols, holding an even mix of the kinds of layer.
+
+        Without a pipeline this is the only stage, with both ends.
+        """
+        pipeline = self.strategy.pipeline
+        made = self._layers(S.One if pipeline is None else pipeline.devices)
+        if pipeline is None:
+            made = made + self.embedding + self.head + self.common.scale(-1)
+        else:
+            made = made.scale(pipeline.schedule.in_flight(0), _FLOWING) + self.embedding
+            made = made.scale(pipeline.schedule.recipe.weights, ("parameters", "gradients"))
+        return made.without(self.offloaded)
+
+    def _layers(self, devices: Expr) -> Memory:
+        total = Memory(MappingProxyType({}))
+        for count, each in self.kinds:
+            total = total + each.without(("buffers",)).scale(count / devices)
+        buffers = {each["buffers"] for _, each in self.kinds}
+        widest = buffers.pop() if len(buffers) == 1 else Maximum(*buffers)
+        return Memory(MappingProxyType({**total.by_kind, "buffers": widest}))
+
+    def peak(self, values: Mapping[Symbol, Expr]) -> Held:
+        """The device that holds most, with numbers."""
+        known = {**dict(values)}
+        each = [self._numbers(memory, known) for _, memory in self.kinds]
+        ends = [self._numbers(m, known) for m in (self.embedding, self.head, self.common)]
+        found = [
+            Held(device, MappingProxyType(self._on(device, known, each, ends)))
+            for device in range(self._devices(known))
+        ]
+        return max(found, key=lambda held: held.total)
+
+    def _devices(self, values: Mapping[Symbol, Expr]) -> int:
+        pipeline = self.strategy.pipeline
+        return 1 if pipeline is None else int(evaluate(pipeline.devices, values))
+
+    @staticmethod
+    def _numbers(memory: Memory, values: Mapping[Symbol, Expr]) -> dict[str, Expr]:
+        return {kind: evaluate(expr, values) for kind, expr in memory.items()}
+
+    def _on(
+        self,
+        device: int,
+        values: Mapping[Symbol, Expr],
+        each: list[dict[str, Expr]],
+        ends: list[dict[str, Expr]],
+    ) -> dict[str, int]:
+        pipeline, layers = self.strategy.pipeline, len(self.order)
+        copies = 1 if pipeline is None else pipeline.schedule.recipe.weights
+        if pipeline is None:
+            held, flight = tuple(range(layers)), S.One
+        else:
+            count = self._devices(values)
+            held = pipeline.stage_layers(layers, count)[device]
+            sizes = pipeline.schedule.at(p=count)
+            flight = evaluate(sizes.in_flight(device), values)
+        out = {}
+        for kind in KINDS:
+            amounts = [each[self.order[layer]][kind] for layer in held]
+            total = max(amounts) if kind == "buffers" else Add(*amounts)
+            total *= flight if kind in _FLOWING else 1
+            total /= copies if kind == "optimizer" else 1
+            out[kind] = round(float(total + self._of_ends(kind, held, layers, ends)))
+        return {kind: 0 if kind in self.offloaded else size for kind, size in out.items()}
+
+    @staticmethod
+    def _of_ends(
+        kind: str, held: tuple[int, ...], layers: int, ends: list[dict[str, Expr]]
+    ) -> Expr:
+        """What the embedding and the head add where the first or the last layer lies."""
+        embedding, head, common = ends
+        both = 0 in held and layers - 1 in held
+        total = (embedding[kind] if 0 in held else S.Zero) + (
+            head[kind] if layers - 1 in held else S.Zero
+        )
+        return total - common[kind] if both else total
+
+    @property
+    def on_host(self) -> Memory:
+        """What the first stage keeps on the host."""
+        here = replace(self, strategy=self.strategy.using(offload=()))
+        return here.first.without(kind for kind in KINDS if kind not in self.offloaded)
