@@ -49,6 +49,7 @@ def train(options: argparse.Namespace) -> None:
     from symscale.studies.run import training_run
     from symscale.studies.training import training
 
+    given = _budget(options)
     step = training(options.model, options.strategy)
     result = placed_step(
         step,
@@ -60,7 +61,6 @@ def train(options: argparse.Namespace) -> None:
         options.layout,
     )
     data, text = result.to_dict(), repr(result)
-    given = _budget(options)
     if options.tokens is not None:
         run = training_run(result, options.tokens, **given)
         data, text = {**data, **run.to_dict()}, f"{text}\n\n{run!r}"
