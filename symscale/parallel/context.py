@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from symscale.algebra.errors import StrategyError
+from symscale.parallel.experts import data_axes
 from symscale.parallel.ring import ringed
 from symscale.parallel.sequence import by_sequence, core, is_flat
 from symscale.programs.program import Keep, Program
@@ -42,7 +43,7 @@ def axes_of(axes: Mapping[str, tuple[str, ...]], role: str, kind: str) -> tuple[
     ('X',)
     """
     shares = role == "data" and kind in _LEARNED
-    return axes[role] + (axes.get(ROLE, ()) if shares else ())
+    return data_axes(axes, role) + (axes.get(ROLE, ()) if shares else ())
 
 
 def core_of(strategy: Strategy, program: Program) -> frozenset[str]:
@@ -65,7 +66,8 @@ def shard_sequences(
     strategy: Strategy, program: Program, keep: Keep, sizes: Mapping[str, int] | None
 ) -> ShardedProgram:
     """The program, written by sequences, under a strategy with a context role."""
-    made = by_sequence(program).shard(strategy, keep=keep, sizes=sizes)
+    written = by_sequence(program, strategy.activation)
+    made = written.shard(strategy, keep=keep, sizes=sizes)
     if any(part.ring for part in strategy.parts):
         return ringed(made, strategy.axes[ROLE])
     return made

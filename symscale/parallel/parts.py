@@ -51,9 +51,9 @@ def _split(dims: tuple[str, ...], *roles: str) -> Roles:
 _BATCH = _split(("B", "b"), "data")
 _WIDTH = _split(("D",), "data")
 _HALVES = _split(_INSIDE, "tensor")
-_STREAM = _split(("T", "S_x"), "context")
+_STREAM = _split(("T", "S_x", "B"), "context")
 #: Queries keep their part of a sequence; where none are, keys do.
-_QUERIES = _split(("T", "S", "S_x"), "context")
+_QUERIES = _split(("T", "S", "S_x", "B"), "context")
 #: Heads are split instead, and the sequence only where there are none.
 _HEADS = _split(("K", "N", "T", "S", "S_x"), "context")
 

@@ -9,7 +9,7 @@ weights.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -19,7 +19,9 @@ from symscale.algebra.errors import StrategyError
 from symscale.algebra.symbols import symbol
 from symscale.arrays.array import Array, Dim
 from symscale.programs.ops import Einsum, Lookup, Op, Pointwise, View, describe
+from symscale.programs.pool import Pool
 from symscale.programs.program import Program
+from symscale.programs.routing import Combine, Dispatch, Pick
 
 #: Dims of tokens, and the sequences and positions that each is made of. The tokens of an encoder's
 #: output, B_x, are keys alone.
@@ -32,6 +34,10 @@ KEYS = ("S", "S_x")
 _STATE = "Before"
 
 
+def _as_it_is(array: Array) -> Array:
+    return array
+
+
 def is_flat(program: Program) -> bool:
     """Whether a program holds tokens in one dim, sequences not told apart.
 
@@ -39,16 +45,20 @@ def is_flat(program: Program) -> bool:
     >>> is_flat(two_matmul_layer()), is_flat(by_sequence(two_matmul_layer()))
     (True, False)
     """
-    merged = {op.output.name for op in program.ops if isinstance(op, View)}
-    owned = (array for name, array in program.arrays.items() if name not in merged)
-    return any(label in TOKENS for array in owned for label in array.labels)
+    return any(
+        label in TOKENS
+        for op in program.ops
+        if isinstance(op, Einsum | Pointwise | Lookup)
+        for label in op.output.labels
+    )
 
 
-def by_sequence(program: Program) -> Program:
+def by_sequence(program: Program, lying: Callable[[Array], Array] = _as_it_is) -> Program:
     """The program with every dim of tokens written as sequences and positions.
 
-    Where a line takes tokens in any order (rows of a table to be looked up), the two dims are
-    merged for it, and what has to be gathered for that is counted.
+    What takes tokens in any order (the way to experts, a table whose rows are tokens) takes them as
+    one pool, in the order in which devices hold them (see :mod:`symscale.programs.pool`): for that,
+    ``lying`` says how an array will be sharded.
 
     Raises:
         StrategyError: for a recurrence, whose state passes from token to token: no line says how it
@@ -67,7 +77,7 @@ def by_sequence(program: Program) -> Program:
             "a recurrence passes its state from token to token, so its sequences cannot be "
             f"sharded: {_first_use(program, _STATE)}"
         )
-    made = _Writer(_sizes(program))
+    made = _Writer(_sizes(program), lying)
     for op in program.ops:
         made.write(op)
     return Program(tuple(made.ops), program.inputs, program.fused)
@@ -94,13 +104,25 @@ class _Writer:
     """Writes ops anew, one after another."""
 
     sizes: Mapping[str, Expr]
+    lying: Callable[[Array], Array]
     ops: list[Op] = field(default_factory=list)
 
     def write(self, op: Op) -> None:
-        if isinstance(op, Lookup):
-            self.write_lookup(op)
-        elif isinstance(op, Einsum | Pointwise | View):
+        if isinstance(op, Lookup) and op.row in TOKENS:
+            ids, table = op.inputs
+            self.ops.append(
+                replace(
+                    op, inputs=(self.array(ids), self.pooled(table)), output=self.array(op.output)
+                )
+            )
+        elif isinstance(op, Einsum | Pointwise | View | Lookup):
             self.ops.append(self.split(op))
+        elif isinstance(op, Dispatch):
+            self.ops.append(replace(op, inputs=(op.inputs[0], self.pooled(op.inputs[1]))))
+        elif isinstance(op, Combine):
+            self.write_pooled(op, op.inputs[1])
+        elif isinstance(op, Pick):
+            self.write_pooled(op, self.pooled(op.inputs[1]))
         else:
             raise StrategyError(f"{describe(op)}: no rule says how sequences are sharded here")
 
@@ -119,16 +141,27 @@ class _Writer:
             out += [Dim(name, self.sizes.get(name, dim.size)) for name in names]
         return out
 
-    def write_lookup(self, op: Lookup) -> None:
-        """Rows found by tokens are the tokens' own; a table whose rows are tokens is merged."""
-        made = self.split(op)
-        ids, table = made.inputs
-        if op.row in TOKENS:
-            merged = replace(op.inputs[1], name=f"{table.name}_flat")
-            if not any(old.output == merged for old in self.ops):
-                self.ops.append(View((table,), merged))
-            table = merged
-        self.ops.append(replace(made, inputs=(ids, table)))
+    def pooled(self, array: Array) -> Array:
+        """An array of tokens as one pool."""
+        made = self.in_pool(array)
+        if not any(op.output == made for op in self.ops):
+            self.ops.append(self.pool(self.array(array), made))
+        return made
+
+    def in_pool(self, array: Array) -> Array:
+        return replace(array, name=f"{array.name}_pool")
+
+    def pool(self, source: Array, result: Array) -> Pool:
+        """The regrouping between an array and its pool, one way or the other."""
+        whole = max(source, result, key=lambda array: len(array.dims))
+        major, minor = (dim.axes for dim in self.lying(whole).dims[:2])
+        return Pool((source,), result, major=major, minor=minor)
+
+    def write_pooled(self, op: Combine | Pick, rows: Array) -> None:
+        """What comes back for a pool's tokens, put back into sequences."""
+        made = self.in_pool(op.output)
+        self.ops.append(replace(op, inputs=(op.inputs[0], rows), output=made))
+        self.ops.append(self.pool(made, self.array(op.output)))
 
 
 def core(program: Program) -> frozenset[str]:

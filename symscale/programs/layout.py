@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from symscale.arrays.array import Array
 from symscale.programs.ops import Einsum, Lookup, Op, Pointwise, View
+from symscale.programs.pool import Pool, pool_layout
 from symscale.programs.routing import Pick, Routed, routed_layout
 
 Axes = tuple[str, ...]
@@ -44,6 +45,8 @@ def layout(
     (None: whatever comes out); ``weights`` names the arrays that are gathered first in a tie;
     ``partial`` are the axes along which the result may stay a partial sum.
     """
+    if isinstance(op, Pool):
+        return pool_layout(op, operands[0])
     if isinstance(op, View):
         return _view(op, operands[0])
     if isinstance(op, Pointwise):

@@ -64,7 +64,7 @@ def _for_operand(op: Op, position: int, result: Array) -> Op:
         pair = (incoming, other) if position == 0 else (other, incoming)
         return Einsum(pair, result, op.math)
     if isinstance(op, View):
-        return View((incoming,), result)
+        return replace(op, inputs=(incoming,), output=result)
     if isinstance(op, Lookup | Pick | Routed):
         return replace(op, inputs=(op.inputs[0], incoming), output=result, reverse=True)
     assert isinstance(op, Pointwise)

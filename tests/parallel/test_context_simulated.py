@@ -9,8 +9,11 @@ from __future__ import annotations
 import pytest
 
 from symscale import model, strategy
-from symscale.algebra.symbols import B, D, F, H, K, N, T
-from symscale.programs.program import Keep, Program
+from symscale.algebra.symbols import B, D, F, H, K, N, T, V, symbol
+from symscale.models.blocks import Attention
+from symscale.models.layers import SIZES
+from symscale.models.lines.attention import attention
+from symscale.programs.program import Keep, Program, program
 from tests.simulator.check import Run
 
 GQA = {N: 8, K: 4}
@@ -45,3 +48,64 @@ def test_grouped_queries(name: str) -> None:
 @pytest.mark.parametrize("name", ["fsdp+tp+sp+cp", "fsdp+ulysses", "tp+ring"])
 def test_whatever_is_kept(name: str, keep: Keep) -> None:
     run(LAYER, name, GQA, keep)
+
+
+@pytest.mark.parametrize("heads", [MHA, MQA], ids=["one key head a query head", "one key head"])
+@pytest.mark.parametrize("name", ["dp+cp", "fsdp+ring"])
+def test_other_numbers_of_key_heads(name: str, heads: dict) -> None:
+    run(LAYER, name, heads)
+
+
+def test_heads_of_their_own_exchanged() -> None:
+    run(LAYER, "fsdp+tp+sp+ulysses", MHA)
+
+
+@pytest.mark.parametrize(
+    "name", ["fsdp+tp+sp+cp", "tp+ulysses", "dp+ring", "fsdp+tp+cp", "fsdp+ulysses"]
+)
+@pytest.mark.parametrize("kind", ["gemma-2-9b", "qwen3-8b", "gpt2"])
+def test_other_families(kind: str, name: str) -> None:
+    """Norms before and after, norms of queries and keys, biases and layer norms."""
+    run(model(kind).programs.kinds[0].program, name, GQA if kind != "gpt2" else MHA)
+
+
+@pytest.mark.parametrize("name", ["fsdp+tp+cp", "fsdp+tp+ulysses", "dp+ring", "tp+sp+cp"])
+def test_latent_attention(name: str) -> None:
+    """Keys made from latent vectors for every head, and a rotary part that all heads share."""
+    sizes = {symbol(dim): 2 for dim in ("H_n", "H_v", "H_r")} | {symbol("R_kv"): 8, N: 4}
+    run(model("deepseek-v2-lite").programs.kinds[0].program, name, sizes)
+
+
+@pytest.mark.parametrize("name", ["fsdp+tp+cp", "fsdp+tp+ulysses", "dp+ring", "fsdp+tp+sp+ring"])
+def test_encoder_and_decoder(name: str) -> None:
+    """Keys and values of an encoder's output are tokens of sequences too."""
+    programs = model("t5-base").programs
+    run(programs.kinds[0].program, name, MHA)
+    run(programs.encoder[0].program, name, MHA)
+
+
+def test_a_sink_in_each_softmax() -> None:
+    lines = attention(Attention(8, 4, 2, sinks=True), "In", "Att")
+    made = program(*lines.text, sizes=SIZES, fused=lines.fused)
+    for name in ("tp+cp", "fsdp+ulysses", "ring"):
+        run(made, name, GQA)
+
+
+@pytest.mark.parametrize("name", ["fsdp+tp+sp+cp", "dp+ulysses", "fsdp+tp+ring"])
+@pytest.mark.parametrize("kind", ["llama-3-8b", "gpt2", "bert-base", "t5-base"])
+def test_embedding_and_head(kind: str, name: str) -> None:
+    sizes = {V: 16, symbol("T_max"): 16, symbol("V_t"): 16, symbol("N_b"): 16}
+    run(model(kind).programs.ends, name, sizes | MHA)
+
+
+def test_a_ring_of_more() -> None:
+    for ways in (1, 3, 4):
+        sizes = {B: 24, T: 12, D: 4, F: 4, H: 2, N: 4, K: 2}
+        Run.of(strategy("ring").shard(LAYER), {"Z": ways}, sizes).check()
+
+
+def test_two_axes_make_one_context() -> None:
+    made = strategy("fsdp+cp", data="X", context="YZ").shard(LAYER)
+    Run.of(made, MESH, SMALL | GQA).check()
+    round_both = strategy("ring", context="YZ").shard(LAYER)
+    Run.of(round_both, {"Y": 2, "Z": 2}, SMALL | GQA).check()

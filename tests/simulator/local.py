@@ -9,8 +9,9 @@ import numpy as np
 
 from symscale.programs.ops import Edge, Einsum, Lookup, Op, Pointwise, View
 from symscale.programs.phase import AddGradients, Compute
+from symscale.programs.pool import Pool
 from symscale.programs.routing import Pick, Routed
-from tests.simulator import functions, routing
+from tests.simulator import functions, pooling, routing
 from tests.simulator.devices import Devices
 
 
@@ -19,6 +20,8 @@ def compute(step: Compute, operands: list[np.ndarray], devices: Devices) -> np.n
     match step.op:
         case AddGradients():
             return np.sum(operands, axis=0)
+        case Pool():
+            return pooling.local(step, operands[0], devices)
         case View():
             return operands[0].reshape(*devices.shape, *devices.local_shape(step.output))
         case Einsum():

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from symscale.programs.ops import Einsum, Lookup, Op, Pointwise, View
+from symscale.programs.pool import Pool
 from symscale.programs.program import Program
 from symscale.programs.routing import Pick, Routed
-from tests.simulator import functions, routing
+from tests.simulator import functions, pooling, routing
 from tests.simulator.devices import Devices
 from tests.simulator.local import align, reduce, subscripts
 
@@ -28,6 +29,8 @@ def _forward(op: Op, xs: list[np.ndarray], one: Devices) -> np.ndarray:
     match op:
         case Einsum():
             return np.einsum(subscripts(op, ""), *xs)
+        case Pool():
+            return pooling.whole(op, xs[0], one)
         case View():
             return xs[0].reshape(one.shape_of(op.output))
         case Lookup():
@@ -81,6 +84,8 @@ def _reverse(op: Op, place: int, values: Values, grad: np.ndarray, one: Devices)
     match op:
         case Einsum():
             return _einsum_reverse(op, place, xs, grad)
+        case Pool():
+            return pooling.whole_reverse(op, grad, one)
         case View():
             return grad.reshape(xs[0].shape)
         case Lookup():
