@@ -13,8 +13,9 @@ from types import MappingProxyType
 
 Roles = Mapping[str, tuple[str, ...]]
 
-#: Dims along which a block is cut when its inside is split: heads, feed-forward width, vocabulary.
-_INSIDE = ("F", "N", "K", "V")
+#: Dims along which a block is cut when its inside is split: heads, feed-forward width (of experts
+#: too), vocabulary.
+_INSIDE = ("F", "F_e", "F_s", "N", "K", "V")
 
 
 def _none() -> Roles:
@@ -88,6 +89,8 @@ PARTS: Mapping[str, Part] = MappingProxyType(
                  _STREAM, _QUERIES, roles=("context",), core=_HEADS),
             Part("ring", "context parallel: sequences split, keys and values passed round a ring",
                  _STREAM, _QUERIES, roles=("context",), ring=True),
+            Part("ep", "expert parallel: experts split, tokens sent to them and back, batch split too",
+                 _BATCH, _BATCH, roles=("expert",)),
             Part("pp", "pipeline parallel: layers split into stages", roles=("stage",)),
         )
     }

@@ -1,0 +1,64 @@
+"""Expert parallelism: how a strategy with an ``expert`` role deals out experts.
+
+Experts lie on mesh axes that are carved out of those that other roles use, or that stand beside
+them. An axis that no other role has is one more data axis for everything but experts: tokens are
+split over it behind the data axes (so that taking it off again is one AllToAll), and weights that
+all tokens meet are replicated or sharded over it as over data axes. An axis shared with the
+``tensor`` role gives a device whole experts in place of parts of each.
+
+Sources: GShard, https://arxiv.org/abs/2006.16668; DeepSpeed-MoE, https://arxiv.org/abs/2201.05596,
+section 4.1 (experts on data ranks); Megatron-Core MoE, https://arxiv.org/abs/2504.14960 (expert
+ranks folded over data, context and tensor ranks).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+ROLE = "expert"
+
+#: Roles whose mesh axes experts may share.
+SHARED = ("data", "context", "tensor")
+
+#: The dim of experts.
+EXPERTS = "E"
+
+#: Slots of experts, and the dim of tokens that each lies as.
+SLOTS: Mapping[str, str] = MappingProxyType({"c": "B", "c_b": "b", "c_t": "T"})
+
+#: What a token says of experts: a chance of each, or those it chose.
+_CHOICES = frozenset((EXPERTS, "k"))
+
+
+def data_axes(axes: Mapping[str, tuple[str, ...]], role: str) -> tuple[str, ...]:
+    """The mesh axes of a role; an expert axis of its own is a data axis for tokens and weights.
+
+    >>> data_axes({"data": ("X",), "expert": ("Z", "Y"), "tensor": ("Y",)}, "data")
+    ('X', 'Z')
+    """
+    held = axes.get(role, ())
+    if role != "data":
+        return held
+    others = {name for other, group in axes.items() if other != ROLE for name in group}
+    return held + tuple(name for name in axes.get(ROLE, ()) if name not in others)
+
+
+def by_expert(labels: tuple[str, ...]) -> bool:
+    """Whether an array has a part for each expert: its matrices, its tokens, what it makes of them.
+
+    The router's matrix and scores have a column for each expert, which is no part of it.
+
+    >>> by_expert(("E", "D", "F_e")), by_expert(("D", "E")), by_expert(("E", "c"))
+    (True, False, False)
+    """
+    return labels[:1] == (EXPERTS,) and any(label not in SLOTS for label in labels[1:])
+
+
+def is_choice(labels: tuple[str, ...]) -> bool:
+    """Whether an array says which experts tokens go to; it lies as the tokens do.
+
+    >>> is_choice(("B", "E")), is_choice(("B", "k")), is_choice(("E", "c")), is_choice(("B", "F"))
+    (True, True, True, False)
+    """
+    return not by_expert(labels) and bool(_CHOICES.intersection(labels))
