@@ -43,3 +43,6 @@ KEPT: Symbol = quantity(
 LOST: Symbol = quantity(
     "n_lost", r"n_{\mathrm{lost}}", "drafted tokens refused in a round", "token"
 )
+T_BETWEEN: Symbol = quantity(
+    "t_between", r"t_{\mathrm{between}}", "between two requests for one prefix", "s"
+)

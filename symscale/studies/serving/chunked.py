@@ -1,0 +1,191 @@
+"""Chunked prefill: a piece of a prompt rides on every step of generation.
+
+A step of generation waits for its weights; until arithmetic takes as long, more tokens cost
+nothing but the reading of their own cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from sympy import Expr, Sum, Symbol, cancel, ceiling, expand
+
+from symscale.algebra.derivation import Derivation
+from symscale.algebra.substitution import bindings, evaluate
+from symscale.algebra.symbols import B, b
+from symscale.algebra.symbols import S as KEYS
+from symscale.algebra.table import Table
+from symscale.solve.answer import Crossover
+from symscale.solve.crossover import crossover
+from symscale.studies.serving.batching import Batching
+from symscale.studies.serving.step import ServerStep
+from symscale.studies.serving.words import CHUNK, DONE, S_IN
+
+_INDEX = Symbol("i", integer=True, nonnegative=True)
+
+
+@dataclass(frozen=True)
+class Chunked:
+    """Steps of ``b`` sequences that generate, and ``S_chunk`` tokens of prompts beside them."""
+
+    step: ServerStep
+
+    @cached_property
+    def compute_bound(self) -> Crossover:
+        """The chunk from which on a step waits for arithmetic: until then it rides for nothing.
+
+        >>> from symscale.algebra.symbols import C, W_hbm
+        >>> Chunked(ServerStep(2 * B / C, 2 / W_hbm)).compute_bound.threshold
+        (C - W_hbm*b)/W_hbm
+        """
+        return crossover(self.step.math.subs(B, b + CHUNK), self.step.weights, CHUNK)
+
+    @property
+    def needed(self) -> Expr:
+        """Tokens of prompts that a step must read to keep the batch full.
+
+        >>> from sympy import Integer
+        >>> Chunked(ServerStep(B, Integer(1))).needed
+        S_in*b/S_out
+        """
+        flows = Batching()
+        prompts = flows.entering - b
+        return cancel(prompts.subs(DONE, flows.finishing))
+
+    @cached_property
+    def rides_free(self) -> Crossover:
+        """The batch up to which all prompts are read beside generation at no cost.
+
+        >>> from symscale.algebra.symbols import C, W_hbm
+        >>> Chunked(ServerStep(2 * B / C, 2 / W_hbm)).rides_free
+        b <= C*S_out/(W_hbm*(S_in + S_out))
+        """
+        return crossover(self.step.weights, self.step.math.subs(B, b + self.needed), b)
+
+    @property
+    def token_time(self) -> Expr:
+        """Seconds between two tokens of a sequence while a chunk rides along."""
+        return self.step.seconds(beside=CHUNK) + self.read_again / self.steps
+
+    @property
+    def steps(self) -> Expr:
+        """Steps that a prompt takes."""
+        return ceiling(S_IN / CHUNK)
+
+    @property
+    def read_again(self) -> Expr:
+        """Seconds in which a prompt's own cache is read again for its later chunks.
+
+        Chunk i meets the i chunks before it. Summed for a prompt that is cut evenly.
+
+        >>> from sympy import Integer
+        >>> Chunked(ServerStep(B, Integer(1), b * KEYS)).read_again
+        -S_in/2 + S_in**2/(2*S_chunk)
+        """
+        one = self.step.cache.subs({b: 1, KEYS: _INDEX * CHUNK}, simultaneous=True)
+        return expand(Sum(one, (_INDEX, 0, S_IN / CHUNK - 1)).doit())
+
+    @property
+    def first_token(self) -> Expr:
+        """Seconds to a first token, once the prompt's turn has come."""
+        return self.steps * self.step.seconds(beside=CHUNK) + self.read_again
+
+    @property
+    def derivation(self) -> Derivation:
+        """The steps of both walls."""
+        return self.compute_bound.derivation + self.rides_free.derivation
+
+    def at(self, *sources: Mapping[Symbol, Any], **numbers: Any) -> ChunkedResult:
+        """The steps with numbers in them: a chip's rates, ``b``, ``S``, ``S_in``, ``S_chunk``.
+
+        Raises:
+            SymbolError: for a symbol without a number.
+        """
+        values = bindings(*sources, **numbers)
+        evaluate(self.first_token, values)
+        return ChunkedResult(self, values)
+
+    def __repr__(self) -> str:
+        return f"chunked prefill: compute-bound where {self.compute_bound}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The formulas as plain text."""
+        return {
+            "compute_bound": self.compute_bound.to_dict(),
+            "rides_free": self.rides_free.to_dict(),
+            "first_token": str(self.first_token),
+            "token_time": str(self.token_time),
+        }
+
+
+@dataclass(frozen=True)
+class ChunkedResult:
+    """Chunked prefill in numbers, in seconds."""
+
+    of: Chunked
+    values: Mapping[Symbol, Expr]
+
+    def number(self, expr: Expr) -> float:
+        """An expression of the steps in numbers."""
+        return float(evaluate(expr, self.values))
+
+    @property
+    def first_token(self) -> float:
+        """Seconds to a first token."""
+        return self.number(self.of.first_token)
+
+    @property
+    def token_time(self) -> float:
+        """Seconds between two tokens while a chunk rides along."""
+        return self.number(self.of.token_time)
+
+    @property
+    def plain(self) -> float:
+        """Seconds between two tokens of a step without a chunk."""
+        return self.number(self.of.step.seconds())
+
+    @property
+    def slowdown(self) -> float:
+        """Seconds between two tokens over those of a step without a chunk."""
+        return self.token_time / self.plain
+
+    @property
+    def free(self) -> bool:
+        """Whether the step still waits for memory."""
+        known = {CHUNK: self.values[CHUNK]}
+        return not self.of.compute_bound.holds(self.values, known)
+
+    def table(self) -> Table:
+        """The numbers."""
+        return Table(
+            ("", "value"),
+            (
+                ("seconds to a first token", self.first_token),
+                ("seconds between two tokens", self.token_time),
+                ("the same without a chunk", self.plain),
+                ("the step waits for", "memory" if self.free else "arithmetic"),
+            ),
+        )
+
+    def __repr__(self) -> str:
+        return str(self.table())
+
+    def _repr_html_(self) -> str:
+        return self.table()._repr_html_()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers, for JSON."""
+        return {
+            "ttft_s": self.first_token,
+            "token_time_s": self.token_time,
+            "plain_token_time_s": self.plain,
+            "compute_bound": not self.free,
+        }
+
+
+def chunked(step: ServerStep) -> Chunked:
+    """Chunked prefill on a server."""
+    return Chunked(step)

@@ -1,0 +1,226 @@
+"""A prefix that many prompts share: read once, kept, and found again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from os import PathLike
+from typing import Any
+
+from sympy import Expr, Symbol, cancel, expand, factor, sympify
+
+from symscale.algebra.derivation import Derivation
+from symscale.algebra.errors import SymbolError
+from symscale.algebra.substitution import bindings, evaluate
+from symscale.algebra.symbols import b, to_latex
+from symscale.algebra.table import Table
+from symscale.arrays.dtype import DType
+from symscale.models.model import Model
+from symscale.models.model import model as find_model
+from symscale.solve.answer import Crossover
+from symscale.solve.crossover import crossover
+from symscale.studies.serving.prompts import prompt_flops, prompt_seconds
+from symscale.studies.serving.words import (
+    KV,
+    PREFIX,
+    REUSES,
+    S_IN,
+    S_OUT,
+    T_BETWEEN,
+    W_LINK,
+)
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """``m_reuse`` prompts of ``S_in`` tokens that begin with the same ``S_prefix``.
+
+    Attributes:
+        whole: seconds to read a prompt of which nothing is cached.
+        rest: seconds to read one whose prefix is cached.
+        whole_flops: arithmetic of the first.
+        rest_flops: arithmetic of the second.
+        token_bytes: bytes cached for a token.
+    """
+
+    whole: Expr
+    rest: Expr
+    whole_flops: Expr
+    rest_flops: Expr
+    token_bytes: Expr = KV
+
+    @property
+    def read(self) -> Expr:
+        """Tokens that are read for all prompts together: the first whole, the others' rests."""
+        return S_IN + (REUSES - 1) * (S_IN - PREFIX)
+
+    @property
+    def hit_rate(self) -> Expr:
+        """The share of all prompt tokens that are found in the cache."""
+        return factor(cancel(1 - self.read / (REUSES * S_IN)))
+
+    @property
+    def saved_flops(self) -> Expr:
+        """Arithmetic that a prompt saves whose prefix is found."""
+        return expand(self.whole_flops - self.rest_flops)
+
+    @property
+    def saved_seconds(self) -> Expr:
+        """Seconds by which its first token comes sooner, and that the server has for others."""
+        return self.whole - self.rest
+
+    @property
+    def saved_bytes(self) -> Expr:
+        """Bytes of cache that prompts in flight save by holding the prefix once."""
+        apart = REUSES * S_IN * self.token_bytes
+        shared = self.read * self.token_bytes
+        return factor(expand(apart - shared))
+
+    @cached_property
+    def worth_loading(self) -> Crossover:
+        """The bandwidth from which on fetching a prefix is no slower than reading it again.
+
+        From host memory, a disk or another server; a first prompt pays nothing for it.
+        """
+        return crossover(self.saved_seconds, PREFIX * self.token_bytes / W_LINK, W_LINK)
+
+    @property
+    def displaced(self) -> Expr:
+        """The share of a server's places that a kept prefix takes: of b whole sequences' room."""
+        return PREFIX / (b * (S_IN + S_OUT))
+
+    @cached_property
+    def worth_keeping(self) -> Crossover:
+        """The seconds between two uses up to which a prefix earns its room in HBM.
+
+        Each use saves seconds of the server; until then places for sequences stand empty, and
+        generation is slower by their share.
+        """
+        return crossover(self.saved_seconds, T_BETWEEN * self.displaced, T_BETWEEN)
+
+    @property
+    def derivation(self) -> Derivation:
+        """The steps."""
+        steps = Derivation().then("tokens read", self.read, "the first prompt whole, then rests")
+        steps = steps.then("hit rate", self.hit_rate, "the share of all tokens not read")
+        steps = steps.then("arithmetic saved by a hit", self.saved_flops, "whole less rest")
+        return steps.then("bytes saved", self.saved_bytes, "the prefix is held once")
+
+    def at(self, *sources: Mapping[Symbol, Any], **numbers: Any) -> PrefixResult:
+        """The savings with numbers in them: a chip's rates, ``n``, ``S_in``, ``S_prefix``...
+
+        Raises:
+            SymbolError: for a symbol without a number, or a prefix longer than the prompt.
+        """
+        values = bindings(*sources, **numbers)
+        evaluate(self.saved_seconds + self.hit_rate, values)
+        if not values[PREFIX] < values[S_IN]:
+            raise SymbolError(
+                f"S_prefix = {values[PREFIX]}: at least one token of a prompt of {values[S_IN]} "
+                f"has to be read; the longest prefix is {values[S_IN] - 1}"
+            )
+        return PrefixResult(self, values)
+
+    def __repr__(self) -> str:
+        return f"prefix cache: hit rate {self.hit_rate}"
+
+    def _repr_latex_(self) -> str:
+        return f"${to_latex(self.hit_rate)}$"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The formulas as plain text."""
+        names = ("hit_rate", "saved_flops", "saved_seconds", "saved_bytes")
+        return {name: str(getattr(self, name)) for name in names} | self.derivation.to_dict()
+
+
+@dataclass(frozen=True)
+class PrefixResult:
+    """What a shared prefix saves, in numbers."""
+
+    of: Prefix
+    values: Mapping[Symbol, Expr]
+
+    def number(self, expr: Expr) -> float:
+        """An expression in numbers."""
+        return float(evaluate(expr, self.values))
+
+    @property
+    def hit_rate(self) -> float:
+        """The share of all prompt tokens that are found in the cache."""
+        return self.number(self.of.hit_rate)
+
+    @property
+    def saved_flops(self) -> float:
+        """Arithmetic that a prompt saves whose prefix is found."""
+        return self.number(self.of.saved_flops)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds to read a prompt whose prefix is found."""
+        return self.number(self.of.rest)
+
+    @property
+    def saved_seconds(self) -> float:
+        """Seconds by which its first token comes sooner."""
+        return self.number(self.of.saved_seconds)
+
+    @property
+    def saved_bytes(self) -> float:
+        """Bytes of cache saved while all prompts are in flight."""
+        return self.number(self.of.saved_bytes)
+
+    @property
+    def smallest_link(self) -> float:
+        """Bytes/s from which on fetching the prefix beats reading it; infinite if it never does."""
+        saved = self.saved_seconds
+        needed = self.number(PREFIX * self.of.token_bytes)
+        return needed / saved if saved > 0 else float("inf")
+
+    def table(self) -> Table:
+        """The numbers."""
+        return Table(
+            ("", "value"),
+            (
+                ("hit rate", self.hit_rate),
+                ("FLOPs saved by a hit", self.saved_flops),
+                ("seconds to a first token", self.seconds),
+                ("seconds saved by a hit", self.saved_seconds),
+                ("bytes of cache saved", self.saved_bytes),
+                ("worth fetching from, bytes/s", self.smallest_link),
+            ),
+        )
+
+    def __repr__(self) -> str:
+        return str(self.table())
+
+    def _repr_html_(self) -> str:
+        return self.table()._repr_html_()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers, for JSON."""
+        names = ("hit_rate", "saved_flops", "seconds", "saved_seconds", "saved_bytes")
+        return {name: getattr(self, name) for name in names}
+
+
+def prefix_cache(
+    model: str | PathLike[str] | Mapping[str, Any] | Model,
+    weights: str = "bf16",
+    kv: str = "bf16",
+    compute: str | DType = "bf16",
+) -> Prefix:
+    """What a shared prefix saves a model on ``n`` chips.
+
+    >>> prefix_cache("llama-3-8b").hit_rate
+    S_prefix*(m_reuse - 1)/(S_in*m_reuse)
+    >>> prefix_cache("llama-3-8b").saved_bytes
+    131072*S_prefix*(m_reuse - 1)
+    """
+    found = find_model(model)
+    return Prefix(
+        whole=prompt_seconds(found, weights, compute),
+        rest=prompt_seconds(found, weights, compute, cached=PREFIX),
+        whole_flops=prompt_flops(found),
+        rest_flops=prompt_flops(found, cached=PREFIX),
+        token_bytes=sympify(found.kv_bytes_per_token(kv).xreplace(dict(found)), strict=True),
+    )
