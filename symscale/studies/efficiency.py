@@ -11,15 +11,24 @@ from sympy import Expr, S
 
 from symscale.algebra.errors import SymbolError, near
 from symscale.algebra.substitution import exact
+from symscale.algebra.symbols import symbol
 from symscale.algebra.time import HBM, MATH, Stage, Time, TimeTerm
 from symscale.hardware.chip import Chip
 
 #: The share of all links between chips that have no share of their own.
 LINKS = "links"
 
+#: One kind of link, as its rate is named: W_dcn is the rate of ``dcn``.
+PORTS = ("ici", "nvlink", "dcn", "pcie")
+
 #: Which rates of a chip stand behind a roof: prefixes of their names.
 _RATES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {MATH: ("C",), HBM: ("W_hbm",), LINKS: ("W_ici", "W_nvlink", "W_dcn")}
+    {
+        MATH: ("C",),
+        HBM: ("W_hbm",),
+        LINKS: ("W_ici", "W_nvlink", "W_dcn"),
+        **{port: (f"W_{port}",) for port in PORTS},
+    }
 )
 
 
@@ -28,8 +37,9 @@ class Efficiency(Mapping[str, Expr]):
     """Shares of the peak by roof: ``math``, ``hbm``, ``links`` (all of them), or a mesh axis.
 
     A mesh axis's own share wins over that of ``links``; a collective over several axes gets the
-    least of theirs. What has no share runs at its peak. So no time ever gets shorter, and with all
-    shares at 1 none changes.
+    least of theirs. ``ici``, ``nvlink``, ``dcn`` and ``pcie`` slow one kind of link, under whatever
+    axes it lies, and come on top. What has no share runs at its peak. So no time ever gets shorter,
+    and with all shares at 1 none changes.
 
     >>> from symscale.algebra.symbols import B, C
     >>> Efficiency.of({"math": 0.5}).stretch(Time.of(TimeTerm("math", B / C))).math
@@ -56,7 +66,7 @@ class Efficiency(Mapping[str, Expr]):
         >>> Efficiency.of({"maths": 0.7}, axes=["X"])
         Traceback (most recent call last):
         symscale.algebra.errors.SymbolError: efficiency of 'maths': no such roof; there are math, \
-hbm, links, X; did you mean math?
+hbm, links, ici, nvlink, dcn, pcie, X; did you mean math?
         """
         if isinstance(given, Efficiency):
             made = given
@@ -75,7 +85,7 @@ hbm, links, X; did you mean math?
         Raises:
             SymbolError: naming the roofs there are.
         """
-        known = (MATH, HBM, LINKS, *axes)
+        known = (MATH, HBM, LINKS, *PORTS, *axes)
         for name in self:
             if name not in known:
                 raise SymbolError(
@@ -93,20 +103,29 @@ hbm, links, X; did you mean math?
         return len(self.shares)
 
     def of_term(self, term: TimeTerm) -> Expr:
-        """The share that a term's resource gives."""
+        """The share that a term's resource gives, kinds of links left aside."""
         if not term.is_comm:
-            return self.get(term.resource, S.One)
+            return self.get(term.resource, S.One) if term.resource not in PORTS else S.One
         every = self.get(LINKS, S.One)
-        own = self.get(term.resource)
+        own = self.get(term.resource) if term.resource not in PORTS else None
         return own if own is not None else min(self.get(name, every) for name in term.axes)
 
     def stretch(self, time: Time) -> Time:
-        """The time with each term divided by its resource's share."""
+        """The time at these shares: each term divided by its own, rates of links slowed.
+
+        The rates have to be symbols still.
+        """
         if not self.shares:
             return time
+        slower = {symbol(f"W_{port}"): symbol(f"W_{port}") * self.get(port, 1) for port in PORTS}
         return Time(
             tuple(
-                Stage(tuple(replace(t, value=t.value / self.of_term(t)) for t in stage.terms))
+                Stage(
+                    tuple(
+                        replace(t, value=t.value.xreplace(slower) / self.of_term(t))
+                        for t in stage.terms
+                    )
+                )
                 for stage in time.stages
             )
         )

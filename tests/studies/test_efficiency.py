@@ -12,7 +12,7 @@ from sympy import Rational
 from symscale import chip, training
 from symscale.algebra.errors import SymbolError
 from symscale.algebra.substitution import evaluate
-from symscale.algebra.symbols import B, C, D, W_hbm, W_ici
+from symscale.algebra.symbols import B, C, D, W_hbm, W_ici, W_nvlink, W_pcie
 from symscale.algebra.time import Stage, Time, TimeTerm
 from symscale.studies.efficiency import Efficiency
 
@@ -39,6 +39,32 @@ def test_each_term_is_divided_by_its_own_share() -> None:
 def test_a_collective_over_several_axes_may_have_a_share_of_its_own() -> None:
     made = Efficiency.of({"X": 0.5, "XY": 0.2}).stretch(TIME)
     assert [term.value * W_ici / B for term in made.stages[1].terms] == [2, 3, 25]
+
+
+def test_a_kind_of_link_is_slowed_under_whatever_axes_it_lies() -> None:
+    made = Efficiency.of({"ici": 0.5, "X": 0.5}).stretch(TIME)
+    assert [term.value * W_ici / B for term in made.stages[1].terms] == [4, 6, 20]
+    host = Time.of(TimeTerm("pcie", D / W_pcie), TimeTerm("nvlink", B / W_nvlink, ("X",)))
+    slow = Efficiency.of({"pcie": 0.25, "nvlink": 0.1, "links": 0.5}).stretch(host)
+    assert [term.value for term in slow.terms] == [4 * D / W_pcie, 20 * B / W_nvlink]
+    assert Efficiency.of({"dcn": 0.5}).stretch(host) == host
+
+
+def test_shares_of_a_step_on_a_hierarchy_slow_its_outer_links() -> None:
+    whole: dict[str, Any] = {"B": 2**22, "X": 128, "Y": 8}
+    step = training("llama-3-8b", "fsdp+tp")
+    times = {
+        name: step.at("h100", **whole, efficiency={name: 0.5}).busy
+        for name in ("dcn", "nvlink", "links")
+    }
+    plain = step.at("h100", **whole).busy
+    port = {"dcn", "nvlink"} & set(plain)
+    assert port == {"dcn", "nvlink"}
+    for name in port:
+        assert times[name][name] == pytest.approx(2 * plain[name])
+        assert times["links"][name] == pytest.approx(2 * plain[name])
+    assert times["nvlink"]["dcn"] == pytest.approx(plain["dcn"])
+    assert times["nvlink"]["math"] == plain["math"]
 
 
 def test_no_shares_change_nothing() -> None:
@@ -95,7 +121,7 @@ def test_a_share_outside_of_its_range(share: Any) -> None:
 
 
 def test_an_unknown_roof() -> None:
-    with pytest.raises(SymbolError, match="'Z': no such roof; there are math, hbm, links, X, Y"):
+    with pytest.raises(SymbolError, match=r"'Z': no such roof; there are math, hbm, links, .*X, Y"):
         Efficiency.of({"Z": 0.5}, axes=("X", "Y"))
     with pytest.raises(SymbolError, match="'X': no such roof"):
         Efficiency.of({"X": 0.5}).slow(chip("h100"))
