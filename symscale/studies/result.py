@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any
 from sympy import Expr, Symbol
 
 from symscale.algebra.substitution import evaluate
-from symscale.algebra.symbols import B, T, axis
+from symscale.algebra.symbols import B, axis
 from symscale.algebra.table import Table
 from symscale.algebra.time import Overlap, Time
 from symscale.hardware.chip import Chip
 from symscale.hardware.placement import Placement
+from symscale.studies.notes import notes
 from symscale.studies.stage import Held
 
 if TYPE_CHECKING:
+    from symscale.studies.remedy import Remedy
     from symscale.studies.training import TrainingStep
 
 
@@ -119,29 +121,37 @@ class StepResult:
         return float(self.values[B]) / self.time
 
     @property
+    def times(self) -> Mapping[str, float]:
+        """Seconds a step under each assumption on overlap, from the least to the most."""
+        words: tuple[Overlap, ...] = ("full", "critical", "none")
+        return MappingProxyType({word: self.seconds(self.step.seconds(word)) for word in words})
+
+    @cached_property
+    def bubble(self) -> float:
+        """The share of the step (of the total, that is) in which a device waits for its pipeline.
+
+        What unequal stages cost is in it. Zero without a pipeline.
+        """
+        if self.step.strategy.pipeline is None:
+            return 0.0
+        return 1 - self.seconds(self.step.time.total(self.overlap)) / self.time
+
+    @property
+    def missing_bytes(self) -> int:
+        """By how many bytes it does not fit; zero where it does."""
+        return max(0, self.memory_bytes - int(self.chip.hbm_bytes))
+
+    @cached_property
+    def remedy(self) -> Remedy | None:
+        """The least change that makes it fit; None where it fits, or where nothing was found."""
+        from symscale.studies.remedy import remedy
+
+        return None if self.fits else remedy(self)
+
+    @property
     def notes(self) -> tuple[str, ...]:
-        """What the numbers leave out here."""
-        found = []
-        if self.math > 1.001 * self.useful_math:
-            found.append(
-                f"devices repeat work: {self.math / self.useful_math:.3g} times the arithmetic of "
-                "the model is done, of which the compute fraction counts the useful part"
-            )
-        sequences = self.values[B] / self.values[T]
-        if not sequences.is_integer:
-            found.append(
-                f"a batch of {self.values[B]} tokens is no whole number of sequences of "
-                f"{self.values[T]}: {float(sequences):g}, counted in proportion"
-            )
-            return tuple(found)
-        ways = evaluate(1 / self.step.layer.sharding("Os").dims[0].local, self.values) * sequences
-        if not (sequences / ways).is_integer:
-            found.append(
-                f"the batch has {float(sequences):g} sequences of {self.values[T]} tokens, cut "
-                f"over {ways} ways: a sequence lies on several chips, and the exchange of keys and "
-                "values between them is not counted"
-            )
-        return tuple(found)
+        """What the numbers take in or leave out here."""
+        return tuple(notes(self))
 
     def table(self) -> Table:
         """The headline numbers."""
@@ -149,10 +159,11 @@ class StepResult:
             ("chips", self.chips),
             ("seconds a step", self.time),
             ("compute fraction", self.compute_fraction),
+            *((("bubble, of the step", self.bubble),) if self.bubble else ()),
             ("bottleneck", self.bottleneck),
             *((f"busy: {name}, s", value) for name, value in self.busy.items()),
             *((f"{kind}, bytes", value) for kind, value in self.memory.items()),
-            ("fits", "yes" if self.fits else "no"),
+            ("fits", "yes" if self.fits else f"no: {self.missing_bytes:,} bytes too many"),
         ]
         return Table(("", "value"), tuple(rows))
 
@@ -177,11 +188,15 @@ class StepResult:
             "step_time_s": self.time,
             "compute_fraction": self.compute_fraction,
             "bottleneck": self.bottleneck,
+            "bubble": self.bubble,
+            "step_times_s": dict(self.times),
             "busy_s": dict(self.busy),
             "tokens_per_s": self.tokens_per_second,
             "memory_bytes": self.memory_bytes,
             "memory": dict(self.memory),
             "fits": self.fits,
+            "missing_bytes": self.missing_bytes,
+            "techniques": self.step.strategy.techniques.to_dict(),
             "notes": list(self.notes),
         }
 

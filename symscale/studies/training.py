@@ -63,6 +63,10 @@ class TrainingStep:
         """The same step with other techniques (see :meth:`Strategy.using`)."""
         return replace(self, strategy=self.strategy.using(**options))
 
+    def changed(self, strategy: Strategy) -> TrainingStep:
+        """The same model under another strategy, on no chip's network yet."""
+        return replace(self, strategy=strategy, network=IDEAL, efficiency=Efficiency())
+
     @cached_property
     def shares(self) -> tuple[Share, ...]:
         """Each kind of layer under the strategy."""

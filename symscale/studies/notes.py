@@ -1,0 +1,100 @@
+"""What a step's numbers leave out or take in, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from sympy import Expr
+
+from symscale.algebra.substitution import evaluate
+from symscale.algebra.symbols import B, T
+from symscale.arrays.array import Array
+from symscale.models.remat import rematerialise
+from symscale.programs.ops import Einsum
+
+if TYPE_CHECKING:
+    from symscale.studies.result import StepResult
+
+
+def notes(result: StepResult) -> Iterator[str]:
+    """The notes of a step with numbers, most telling first."""
+    yield from _again(result)
+    yield from _schedule(result)
+    yield from _sequences(result)
+
+
+def _again(result: StepResult) -> Iterator[str]:
+    """Arithmetic done more than once: by policy, or by several devices."""
+    repeated = result.math / result.useful_math
+    remat = result.step.strategy.techniques.remat
+    if remat != "none":
+        share = _recomputed_share(result)
+        if share:
+            yield f"rematerialisation computes {share:.1%} of the arithmetic a second time"
+        repeated -= share
+    if repeated > 1.001:
+        yield (
+            f"devices repeat work: {repeated:.3g} times the arithmetic of the model is done, of "
+            "which the compute fraction counts the useful part"
+        )
+
+
+def _recomputed_share(result: StepResult) -> float:
+    step, again, whole = result.step, 0.0, 0.0
+    for share in step.shares:
+        count = float(evaluate(share.kind.count, result.values))
+        program = share.kind.program
+        flops = rematerialise(program, share.remat).flops
+        again += count * result.seconds(flops)
+        phases = program.shard().phases
+        whole += count * sum(result.seconds(phase.flops) for phase in phases)
+    whole += sum(result.seconds(phase.flops) for phase in step.model.programs.ends.shard().phases)
+    return again / whole
+
+
+def _schedule(result: StepResult) -> Iterator[str]:
+    pipeline = result.step.strategy.pipeline
+    if pipeline is not None:
+        sizes = pipeline.schedule.at(
+            p=result.mesh[pipeline.axis], layers=len(result.step.model.config.body.layers)
+        )
+        yield from sizes.notes
+
+
+def _sequences(result: StepResult) -> Iterator[str]:
+    """A batch that is no whole number of sequences, or sequences that lie on several chips."""
+    count = result.step.strategy.techniques.microbatches
+    sequences = result.values[B] / count / result.values[T]
+    what = "a batch" if count == 1 else "a microbatch"
+    if not sequences.is_integer:
+        yield (
+            f"{what} of {result.values[B] / count} tokens is no whole number of sequences of "
+            f"{result.values[T]}: {float(sequences):g}, counted in proportion"
+        )
+        return
+    for ways in filter(None, map(_ways_of_sequences, _attention(result))):
+        number = evaluate(ways, result.values)
+        if not (sequences / number).is_integer:
+            yield (
+                f"{what} has {float(sequences):g} sequences of {result.values[T]} tokens, cut "
+                f"over {number} ways: a sequence lies on several chips, and the exchange of keys "
+                "and values between them is not counted (context parallelism, +cp, counts it)"
+            )
+            return
+
+
+def _attention(result: StepResult) -> Iterator[Array]:
+    """Where the first product of queries and keys has its queries, in each kind of layer."""
+    for share in result.step.shares:
+        for step in share.sharded.forward.computes:
+            labels = step.output.labels
+            if isinstance(step.op, Einsum) and labels[:1] == ("b",) and "T" in labels:
+                yield step.output
+                break
+
+
+def _ways_of_sequences(array: Array) -> Expr:
+    """Over how many ways the sequences are dealt out."""
+    dim = array.dims[0]
+    return dim.size / dim.local
