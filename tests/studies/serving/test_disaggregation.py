@@ -83,7 +83,7 @@ def test_a_fleets_prefill_is_bound_by_arithmetic() -> None:
 
 
 def test_a_fleets_generation_is_bound_by_its_cache() -> None:
-    """Each token generated reads the latent cache of its context once; an H800 has an H100's HBM."""
+    """Each token generated reads the latent cache of its context; an H800 has an H100's HBM."""
     hardware, deepseek = chip("h100"), model(FLEET["model"])
     read = float(deepseek.kv_bytes_per_token("bf16").subs(deepseek))
     read *= FLEET["context_per_output_token"]
