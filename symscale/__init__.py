@@ -51,6 +51,7 @@ _FUNCTIONS: dict[str, str] = {
     "regimes": "symscale.solve.regimes",
     "strategies": "symscale.parallel.strategy",
     "strategy": "symscale.parallel.strategy",
+    "inference": "symscale.studies.inference",
     "training": "symscale.studies.training",
 }
 # Modules; the report room can itself be called.

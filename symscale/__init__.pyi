@@ -52,6 +52,7 @@ from symscale.solve.minimise import maximise as maximise
 from symscale.solve.minimise import minimise as minimise
 from symscale.solve.numeric import numeric as numeric
 from symscale.solve.regimes import regimes as regimes
+from symscale.studies.inference import inference as inference
 from symscale.studies.training import training as training
 
 __version__: str

@@ -1,0 +1,156 @@
+"""Bytes on one device while a model serves: weights, cache, states and a step's own arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+from sympy import Add, Expr, S, Symbol, cancel, ceiling, sympify
+
+from symscale.algebra.maximum import Maximum
+from symscale.algebra.symbols import B, quantity, to_latex
+from symscale.algebra.table import Table
+from symscale.arrays.array import Array
+from symscale.solve.answer import Crossover
+from symscale.solve.crossover import crossover
+from symscale.studies.inference_kernels import Pass
+from symscale.studies.inference_layout import ServingLayout
+from symscale.studies.inference_program import Served
+
+#: Bytes of memory of one chip that may be used.
+HBM_BYTES = quantity("M_hbm", r"M_{\mathrm{hbm}}", "bytes of HBM of one chip", "byte")
+
+
+@dataclass(frozen=True)
+class ServingMemory(Mapping[str, Expr]):
+    """Bytes on a device by kind, for ``B`` sequences of ``S`` tokens in flight.
+
+    ``weights``; ``cache``, keys and values; ``state`` of recurrent layers; ``working``, the most
+    that one kernel reads and writes besides those. ``kept`` are the cached arrays with how often a
+    model has them.
+    """
+
+    weights: Expr
+    state: Expr
+    working: Expr
+    kept: tuple[tuple[Expr, Array], ...]
+    block: Expr = S.One
+
+    @property
+    def cache(self) -> Expr:
+        """Bytes that the cache reserves: whole blocks of tokens (of one token, what is needed)."""
+        return Add(*(count * self._reserved(array) for count, array in self.kept))
+
+    def _reserved(self, array: Array) -> Expr:
+        if self.block == 1:
+            return array.bytes
+        tokens = array.dims[1].size
+        return array.bytes / tokens * self.block * ceiling(tokens / self.block)
+
+    def paged(self, block: int) -> ServingMemory:
+        """The same with the cache in blocks of so many tokens; 1: only what is needed."""
+        return replace(self, block=sympify(block, strict=True))
+
+    @property
+    def by_kind(self) -> Mapping[str, Expr]:
+        """All kinds; those that are nothing are left out."""
+        every = {
+            "weights": self.weights,
+            "cache": self.cache,
+            "state": self.state,
+            "working": self.working,
+        }
+        return MappingProxyType({kind: value for kind, value in every.items() if value != 0})
+
+    def __getitem__(self, kind: str) -> Expr:
+        return self.by_kind[kind]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.by_kind)
+
+    def __len__(self) -> int:
+        return len(self.by_kind)
+
+    @property
+    def total(self) -> Expr:
+        """All kinds together."""
+        return Add(*self.by_kind.values())
+
+    @property
+    def largest_batch(self) -> Crossover:
+        """From which batch the memory of a chip is too small, in closed form.
+
+        >>> from symscale.studies.inference import inference
+        >>> memory = inference("llama-3-70b").formulas.memory
+        >>> wall = memory.without_working().largest_batch
+        >>> wall.variable
+        B
+        """
+        return crossover(self.total, HBM_BYTES, B)
+
+    def without_working(self) -> ServingMemory:
+        """Weights, cache and state alone."""
+        return replace(self, working=S.Zero)
+
+    def put(self, values: Mapping[Symbol, Any]) -> ServingMemory:
+        """The same with numbers for some symbols."""
+        swap = {key: sympify(value, strict=True) for key, value in values.items()}
+        kept = tuple((count.xreplace(swap), _put(array, swap)) for count, array in self.kept)
+        weights, state, working = (
+            one.xreplace(swap) for one in (self.weights, self.state, self.working)
+        )
+        return ServingMemory(weights, state, working, kept, self.block)
+
+    def table(self) -> Table:
+        """Kind and formula."""
+        return Table(("kind", "bytes on a device"), tuple(self.by_kind.items()))
+
+    def __repr__(self) -> str:
+        return str(self.table())
+
+    def _repr_latex_(self) -> str:
+        return f"${to_latex(self.total)}$"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Formulas as text."""
+        return {kind: str(value) for kind, value in self.by_kind.items()}
+
+
+def _put(array: Array, swap: Mapping[Symbol, Expr]) -> Array:
+    return replace(array, dims=tuple(replace(d, size=d.size.xreplace(swap)) for d in array.dims))
+
+
+def serving_memory(
+    layers: Iterable[Served],
+    layout: ServingLayout,
+    step: Pass,
+    state: Expr = S.Zero,
+    beside: Expr = S.Zero,
+) -> ServingMemory:
+    """Memory of a model that generates under a layout.
+
+    Args:
+        layers: layers and ends, as they serve.
+        layout: where they lie.
+        step: a step of generation, for the arrays that it works on.
+        state: bytes that one sequence keeps at any length.
+        beside: bytes of weights that no step reads and every device holds (an image tower's).
+    """
+    parts = tuple(layers)
+    weights, kept = beside, []
+    for served in parts:
+        arrays = served.program.arrays
+        held = (layout.weight(arrays[name]).bytes for name in served.program.weights)
+        weights += served.count * Add(*held)
+        kept += [(served.count, layout.around_cache(array)) for array in served.kept]
+    rows = Array("rows", (next(d for _, a in kept for d in a.dims[:1]),)) if kept else None
+    cut = S.One if rows is None else rows.elements / B
+    return ServingMemory(weights, state * B * cut, _working(step), tuple(kept))
+
+
+def _working(step: Pass) -> Expr:
+    """The arrays of the largest kernel; all grow with the batch, so that it is factored out."""
+    each = {cancel(one.activations / B) for one in step.kernels if one.activations != 0}
+    return B * Maximum(*each) if each else S.Zero

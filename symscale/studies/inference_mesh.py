@@ -1,0 +1,100 @@
+"""The meshes that a serving layout can have on so many chips."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import gcd, prod
+from typing import TYPE_CHECKING
+
+from sympy import divisors
+
+from symscale.algebra.errors import ShardingError
+from symscale.algebra.substitution import evaluate
+from symscale.algebra.symbols import B, K
+from symscale.studies.inference_layout import ServingLayout
+from symscale.studies.inference_program import base
+
+if TYPE_CHECKING:
+    from symscale.studies.inference import Inference
+
+#: Vocabularies are padded to the next multiple; the batch and the keys are checked apart.
+_PADDED = ("V", "B", "b", "S", "S_all", "T", "c")
+
+
+def cuts(study: Inference) -> tuple[tuple[str, int, tuple[str, ...]], ...]:
+    """Every dim that mesh axes cut: its name, its size, the axes."""
+    found: dict[tuple[str, int, tuple[str, ...]], None] = {}
+    for served, sharded in study.sharded:
+        for name in served.program.arrays:
+            if name in sharded.program.arrays:
+                for dim in sharded.sharding(name).dims:
+                    if dim.axes and base(dim.name) not in _PADDED:
+                        size = int(evaluate(dim.size, study.model))
+                        found[(dim.name, size, dim.axes)] = None
+    return tuple(found)
+
+
+def heads_of(study: Inference) -> int:
+    """Ways over which Y can deal out heads: the key/value heads; without any, all that divide."""
+    sizes = study.model
+    counts = [size for symbol, size in sizes.items() if base(symbol.name) == "K"]
+    return gcd(*counts) if counts else 0
+
+
+def split_ways(study: Inference, ways: int) -> dict[str, int]:
+    """Tensor-parallel ways as Y over key/value heads and Z beyond them."""
+    heads = heads_of(study)
+    first = gcd(ways, heads) if heads else ways
+    return {"Y": first, "Z": ways // first} if first < ways else {"Y": ways}
+
+
+def meshes(study: Inference, chips: int) -> tuple[dict[str, int], ...]:
+    """All meshes of a layout on so many chips whose axes divide what they cut.
+
+    Raises:
+        ShardingError: where there is none, naming the largest number of chips that has one.
+    """
+    known = cuts(study)
+    found = tuple(_dividing(study.layout, study, known, chips))
+    if found:
+        return found
+    best = next((n for n in range(chips - 1, 0, -1) if any(True for _ in _dividing(
+        study.layout, study, known, n))), 1)  # fmt: skip
+    name, size = _culprit(study, known, chips)
+    raise ShardingError(
+        f"{chips} chips under {study.layout.name}: {study.model.name} has {name} = {size}, which "
+        f"no split of {chips} divides; the largest number of chips that works is {best}"
+    )
+
+
+def _dividing(
+    layout: ServingLayout,
+    study: Inference,
+    known: tuple[tuple[str, int, tuple[str, ...]], ...],
+    chips: int,
+) -> Iterator[dict[str, int]]:
+    outer = bool(layout.rows or layout.batch)
+    for first in divisors(chips) if outer else (1,):
+        tensor = split_ways(study, chips // int(first))
+        if "Z" in tensor and not layout.over:
+            continue
+        mesh = {"X": int(first), **tensor} if outer else tensor
+        if divides(known, mesh):
+            yield mesh
+
+
+def divides(known: tuple[tuple[str, int, tuple[str, ...]], ...], mesh: Mapping[str, int]) -> bool:
+    """Whether the axes divide every dim that they cut."""
+    return all(size % prod(mesh.get(name, 1) for name in axes) == 0 for _, size, axes in known)
+
+
+def _culprit(
+    study: Inference, known: tuple[tuple[str, int, tuple[str, ...]], ...], chips: int
+) -> tuple[str, int]:
+    """A dim that the plainest split does not divide."""
+    mesh = split_ways(study, chips)
+    for name, size, axes in known:
+        if size % prod(mesh.get(one, 1) for one in axes):
+            return name, size
+    heads = heads_of(study)
+    return (K.name, heads) if heads else (B.name, 1)

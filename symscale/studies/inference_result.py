@@ -1,0 +1,255 @@
+"""Generation with its numbers in: step time, throughput, memory, and what binds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from sympy import Expr, Symbol, floor
+
+from symscale.algebra.errors import HardwareError
+from symscale.algebra.substitution import evaluate, exact
+from symscale.algebra.symbols import B
+from symscale.algebra.table import Table
+from symscale.algebra.time import HBM, MATH, Overlap
+from symscale.hardware.chip import Chip
+from symscale.hardware.placement import Placement
+from symscale.studies.inference_kernels import Method
+
+if TYPE_CHECKING:
+    from symscale.studies.inference import Inference
+
+
+@dataclass(frozen=True)
+class InferenceResult:
+    """Seconds, bytes and the bottleneck of one step of generation.
+
+    ``batch`` sequences are in flight over all ``replicas``, each with ``context`` tokens cached;
+    ``mesh`` is one replica's. Times are in seconds under ``method`` and ``overlap``.
+    """
+
+    study: Inference
+    chip: Chip
+    mesh: Mapping[str, int]
+    values: Mapping[Symbol, Expr]
+    batch: int
+    context: int
+    replicas: int = 1
+    method: Method = "per-op"
+    overlap: Overlap = "full"
+    on_chip: bool = True
+    block: int = 1
+    share: float = 1.0
+    placement: Placement | None = None
+
+    def number(self, expr: Expr) -> float:
+        """An expression of the study in numbers."""
+        return float(evaluate(expr, self.values))
+
+    @property
+    def chips(self) -> int:
+        """Chips of all replicas."""
+        return self.replicas * prod(self.mesh.values())
+
+    def seconds(self, method: Method | None = None, overlap: Overlap | None = None) -> float:
+        """Seconds of a step under another method or overlap."""
+        chosen = self.study.time(method or self.method, overlap or self.overlap, self.on_chip)
+        return self.number(chosen)
+
+    @cached_property
+    def step_time(self) -> float:
+        """Seconds of a step: one token for each sequence."""
+        return self.seconds()
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Tokens a second, all replicas together."""
+        return self.batch / self.step_time
+
+    @property
+    def tokens_per_second_per_chip(self) -> float:
+        """Tokens a second for each chip."""
+        return self.tokens_per_second / self.chips
+
+    @property
+    def cost_per_million_tokens(self) -> float | None:
+        """US dollars for a million generated tokens at the price on file; None without one."""
+        try:
+            price = float(self.chip.price.value)
+        except HardwareError:
+            return None
+        return price / 3600 / self.tokens_per_second_per_chip * 1e6
+
+    @cached_property
+    def kernels(self) -> tuple[tuple[str, float, float], ...]:
+        """Each kernel with its seconds of arithmetic and of HBM traffic over all layers."""
+        found = []
+        for one in self.study.step.kernels:
+            math, hbm = one.count * one.math, one.count * one.hbm(self.on_chip)
+            found.append((one.name, self.number(math), self.number(hbm)))
+        return tuple(found)
+
+    @cached_property
+    def comms(self) -> Mapping[str, float]:
+        """Seconds of communication by resource."""
+        every = self.study.step.comms(self.study.network)
+        return MappingProxyType({name: self.number(value) for name, value in every.items()})
+
+    @cached_property
+    def busy(self) -> Mapping[str, float]:
+        """Seconds that each resource is busy."""
+        math = sum(one[1] for one in self.kernels)
+        hbm = sum(one[2] for one in self.kernels)
+        return MappingProxyType({MATH: math, HBM: hbm, **self.comms})
+
+    @property
+    def bottleneck(self) -> str:
+        """What sets the pace: ``math``, ``hbm``, or the mesh axes of a communication."""
+        bound = {MATH: 0.0, HBM: 0.0}
+        for _, math, hbm in self.kernels:
+            bound[MATH if math > hbm else HBM] += max(math, hbm)
+        if self.method == "aggregate":
+            bound = {MATH: self.busy[MATH], HBM: self.busy[HBM]}
+        compute = max(bound, key=lambda name: bound[name])
+        slowest = max(self.comms, key=lambda name: self.comms[name], default="")
+        if slowest and self.comms[slowest] > self.number(self._compute):
+            return slowest
+        return compute
+
+    @property
+    def _compute(self) -> Expr:
+        return self.study.step.compute(self.method, self.on_chip)
+
+    @property
+    def kv_bytes(self) -> int:
+        """Bytes of all sequences' keys and values, held once."""
+        each = self.study.model.kv_bytes(self.context, self.study.kv)
+        return round(float(evaluate(each, self.study.model)) * self.batch)
+
+    @property
+    def kv_bytes_per_token(self) -> int:
+        """Bytes of one token's keys and values, all layers."""
+        each = self.study.model.kv_bytes_per_token(self.study.kv)
+        return round(float(evaluate(each, self.study.model)))
+
+    @cached_property
+    def memory(self) -> Mapping[str, int]:
+        """Bytes on one device, by kind; the cache in whole blocks."""
+        kinds = self.study.memory.paged(self.block).by_kind
+        return MappingProxyType({kind: round(self.number(e)) for kind, e in kinds.items()})
+
+    @property
+    def needed_cache(self) -> int:
+        """Bytes of cache that one device needs, blocks not filled up."""
+        return round(self.number(self.study.memory.cache))
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes on one device, all kinds together."""
+        return sum(self.memory.values())
+
+    @property
+    def usable_bytes(self) -> int:
+        """Bytes of one chip's HBM that may be used."""
+        return int(float(self.chip.hbm_bytes) * self.share)
+
+    @property
+    def fits(self) -> bool:
+        """Whether it fits the chip's HBM."""
+        return self.memory_bytes <= self.usable_bytes
+
+    @property
+    def missing_bytes(self) -> int:
+        """Bytes that one device lacks; 0 where it fits."""
+        return max(0, self.memory_bytes - self.usable_bytes)
+
+    @cached_property
+    def largest_batch(self) -> int:
+        """The largest batch that fits these chips at this context, all replicas; 0 if none does."""
+        memory = self.study.memory.paged(self.block)
+        fixed = {key: value for key, value in self.values.items() if key != B}
+        empty = evaluate(memory.total.subs(B, 0), fixed)
+        each = evaluate(memory.total.subs(B, 1), fixed) - empty
+        room = exact(self.usable_bytes, "bytes") - empty
+        whole = int(floor(room / each)) if room > 0 else 0
+        step = self.batch_step
+        return whole // step * step * self.replicas
+
+    @property
+    def batch_step(self) -> int:
+        """What a replica's batch is a multiple of: the ways that cut it."""
+        axes = {name for _, array in self.study.memory.kept for name in array.dims[0].axes}
+        return prod(self.mesh.get(name, 1) for name in axes)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the numbers leave out, and what does not fit."""
+        found = list(self.study.model.notes)
+        if not self.fits:
+            found.append(
+                f"does not fit: {self.missing_bytes:,} bytes too many on each chip; the largest "
+                f"batch at this context is {self.largest_batch}"
+            )
+        return tuple(found)
+
+    def table(self) -> Table:
+        """The headline numbers."""
+        cost = self.cost_per_million_tokens
+        rows: list[tuple[str, str | float | int]] = [
+            ("chips", self.chips),
+            ("seconds a step", self.step_time),
+            ("tokens/s", self.tokens_per_second),
+            ("tokens/s a chip", self.tokens_per_second_per_chip),
+            ("bottleneck", self.bottleneck),
+            *((f"busy: {name}, s", value) for name, value in self.busy.items()),
+            *((f"{kind}, bytes a chip", value) for kind, value in self.memory.items()),
+            ("fits", "yes" if self.fits else "no"),
+            ("largest batch", self.largest_batch),
+            ("USD a million tokens", "no price on file" if cost is None else cost),
+        ]
+        return Table(("", "value"), tuple(rows))
+
+    def __repr__(self) -> str:
+        mesh = ", ".join(f"{name}={size}" for name, size in self.mesh.items())
+        head = f"{self.study.model.name}, {self.study.layout.name}, {self.chip.name}, {mesh}"
+        more = f", {self.replicas} replicas" if self.replicas > 1 else ""
+        top = f"{head}{more}; {self.batch} sequences of {self.context} tokens"
+        return "\n".join([top, str(self.table()), *(f"note: {note}" for note in self.notes)])
+
+    def _repr_html_(self) -> str:
+        return self.table()._repr_html_()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers, for JSON."""
+        return {
+            "model": self.study.model.name,
+            "strategy": self.study.layout.name,
+            "cache": self.study.layout.cache,
+            "chip": self.chip.name,
+            "mesh": dict(self.mesh),
+            "replicas": self.replicas,
+            "chips": self.chips,
+            "batch": self.batch,
+            "context": self.context,
+            "method": self.method,
+            "overlap": self.overlap,
+            "step_time_s": self.step_time,
+            "tokens_per_s": self.tokens_per_second,
+            "tokens_per_s_per_chip": self.tokens_per_second_per_chip,
+            "usd_per_million_tokens": self.cost_per_million_tokens,
+            "bottleneck": self.bottleneck,
+            "busy_s": dict(self.busy),
+            "kv_bytes_per_token": self.kv_bytes_per_token,
+            "kv_bytes": self.kv_bytes,
+            "memory_bytes": self.memory_bytes,
+            "memory": dict(self.memory),
+            "usable_bytes": self.usable_bytes,
+            "missing_bytes": self.missing_bytes,
+            "fits": self.fits,
+            "max_batch": self.largest_batch,
+            "notes": list(self.notes),
+        }
