@@ -17,10 +17,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from symscale.algebra.errors import StrategyError
+from sympy import Expr, Mul, Symbol
+
+from symscale.algebra.errors import StrategyError, SymbolError
+from symscale.algebra.substitution import bindings, evaluate
+from symscale.algebra.symbols import axis
+from symscale.arrays.notation import axes_text
 from symscale.parallel.experts import data_axes
 from symscale.parallel.ring import ringed
-from symscale.parallel.sequence import by_sequence, core, is_flat
+from symscale.parallel.sequence import KEYS, by_sequence, core, is_flat
+from symscale.programs.collectives import AllToAll
 from symscale.programs.program import Keep, Program
 from symscale.programs.sharded import ShardedProgram
 
@@ -68,6 +74,45 @@ def shard_sequences(
     """The program, written by sequences, under a strategy with a context role."""
     written = by_sequence(program, strategy.activation)
     made = written.shard(strategy, keep=keep, sizes=sizes)
+    if sizes is not None:
+        check_heads(made, bindings(**sizes))
     if any(part.ring for part in strategy.parts):
         return ringed(made, strategy.axes[ROLE])
     return made
+
+
+def check_heads(sharded: ShardedProgram, values: Mapping[Symbol, Expr]) -> None:
+    """Refuse to exchange sequences for heads that the ways do not divide.
+
+    Raises:
+        StrategyError: naming the heads, the ways, and the most that work.
+
+    >>> from symscale.algebra.symbols import K, Z
+    >>> from symscale.parallel.attention_layer import attention_layer
+    >>> from symscale.parallel.strategy import strategy
+    >>> check_heads(strategy("ulysses").shard(attention_layer()), {K: 8, Z: 16})
+    Traceback (most recent call last):
+    symscale.algebra.errors.StrategyError: ulysses exchanges sequences for heads, and Z = 16 ways \
+do not divide K = 8: at most 8 ways work; for more, gather keys and values (cp) or pass them round \
+(ring)
+    """
+    for move in sharded.forward.collectives:
+        if isinstance(move, AllToAll) and move.source in ("T", *KEYS):
+            _check_exchange(move, values)
+
+
+def _check_exchange(move: AllToAll, values: Mapping[Symbol, Expr]) -> None:
+    held = move.before.dim(move.target)
+    try:
+        ways = evaluate(Mul(*map(axis, move.axes)), values)
+        heads, here = evaluate(held.size, values), evaluate(held.local, values)
+    except SymbolError:
+        return
+    if (here / ways).is_integer:
+        return
+    of = f" ({here} on a device)" if held.axes else ""
+    raise StrategyError(
+        f"ulysses exchanges sequences for heads, and {axes_text(move.axes)} = {ways} ways do not "
+        f"divide {held.name} = {heads}{of}: at most {int(here)} ways work; for more, gather keys "
+        "and values (cp) or pass them round (ring)"
+    )

@@ -64,11 +64,13 @@ def by_sequence(program: Program, lying: Callable[[Array], Array] = _as_it_is) -
         StrategyError: for a recurrence, whose state passes from token to token: no line says how it
             would pass between the parts of a cut sequence.
 
-    >>> from symscale.programs.program import program
-    >>> print(by_sequence(program("In[B, D] * Wk[D, K, H] -> Keys[B, K, H]",
-    ...                           "Keys[B, K, H] -> Ks[b, S, K, H]", sizes={"S": symbol("T")})))
+    >>> from symscale.parallel.attention_layer import attention_layer
+    >>> print(str(by_sequence(attention_layer())).partition("-> Ks")[0])
+    In[b, T, D] · Wq[D, N, H] -> Q[b, T, N, H]
     In[b, T, D] · Wk[D, K, H] -> Keys[b, T, K, H]
-    Keys[b, T, K, H] -> Ks[b, S, K, H]
+    In[b, T, D] · Wv[D, K, H] -> Vals[b, T, K, H]
+    Q[b, T, N, H] -> Qs[b, T, K, G, H]
+    Keys[b, T, K, H]
     """
     if not is_flat(program):
         return program

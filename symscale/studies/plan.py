@@ -13,6 +13,8 @@ from symscale.algebra.errors import ShardingError, StrategyError, SymbolError, n
 from symscale.algebra.substitution import bindings
 from symscale.algebra.symbols import B, axis, links
 from symscale.hardware.figure import RATES
+from symscale.parallel.context import check_heads
+from symscale.parallel.sequence import is_flat
 from symscale.parallel.strategy import Strategy
 from symscale.programs.sharded import ShardedProgram
 
@@ -151,8 +153,13 @@ def _one_microbatch(step: TrainingStep, values: Mapping[Symbol, Expr]) -> dict[S
 
 
 def check_program(sharded: ShardedProgram, values: Mapping[Symbol, Expr]) -> None:
-    """Refuse a mesh axis that does not divide its dim, but for dims of sequences."""
+    """Refuse a mesh axis that does not divide its dim, but for dims of sequences.
+
+    Where the program tells sequences apart, they are cut as stated or not at all.
+    """
+    check_heads(sharded, values)
+    loose = is_flat(sharded.program)
     for name in sharded.program.arrays:
         array = sharded.sharding(name)
-        if "b" not in array.labels:
+        if not (loose and "b" in array.labels):
             array.check(values)
