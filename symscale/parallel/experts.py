@@ -25,7 +25,7 @@ SHARED = ("data", "context", "tensor")
 EXPERTS = "E"
 
 #: Slots of experts, and the dim of tokens that each lies as.
-SLOTS: Mapping[str, str] = MappingProxyType({"c": "B", "c_b": "b", "c_t": "T"})
+SLOTS: Mapping[str, str] = MappingProxyType({"c": "B"})
 
 #: What a token says of experts: a chance of each, or those it chose.
 _CHOICES = frozenset((EXPERTS, "k"))
@@ -42,6 +42,17 @@ def data_axes(axes: Mapping[str, tuple[str, ...]], role: str) -> tuple[str, ...]
         return held
     others = {name for other, group in axes.items() if other != ROLE for name in group}
     return held + tuple(name for name in axes.get(ROLE, ()) if name not in others)
+
+
+def slots_of(tokens: tuple[str, ...], axes: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """The axes of tokens in the order in which slots carry them: experts' own behind the others, so
+    that they leave in one AllToAll.
+
+    >>> slots_of(("X", "Z", "Y"), {"expert": ("Z",)})
+    ('X', 'Y', 'Z')
+    """
+    own = tuple(name for name in axes.get(ROLE, ()) if name in tokens)
+    return tuple(name for name in tokens if name not in own) + own
 
 
 def by_expert(labels: tuple[str, ...]) -> bool:

@@ -89,7 +89,7 @@ PARTS: Mapping[str, Part] = MappingProxyType(
                  _STREAM, _QUERIES, roles=("context",), core=_HEADS),
             Part("ring", "context parallel: sequences split, keys and values passed round a ring",
                  _STREAM, _QUERIES, roles=("context",), ring=True),
-            Part("ep", "expert parallel: experts split, tokens sent to them and back, batch split too",
+            Part("ep", "expert parallel: experts split, tokens sent to them and back, batch cut",
                  _BATCH, _BATCH, roles=("expert",)),
             Part("pp", "pipeline parallel: layers split into stages", roles=("stage",)),
         )

@@ -13,8 +13,9 @@ from symscale.algebra.table import Table
 from symscale.arrays.array import Array
 from symscale.arrays.dtype import dtype
 from symscale.models.decoder import two_matmul_layer
+from symscale.parallel.attention_layer import attention_layer
 from symscale.parallel.context import axes_of, core_of, shard_sequences
-from symscale.parallel.experts import EXPERTS, SHARED, SLOTS, by_expert, is_choice
+from symscale.parallel.experts import EXPERTS, SHARED, SLOTS, by_expert, is_choice, slots_of
 from symscale.parallel.parts import ALIASES, PARTS, Part, Roles
 from symscale.parallel.pipeline import PIPELINE, Pipeline, pipeline
 from symscale.parallel.sequence import by_sequence
@@ -80,7 +81,11 @@ class Strategy:
         """An activation as it will lie; ``inner`` ones are between attention's projections."""
         wide = "D" in array.labels or is_choice(array.labels)
         kind = "residual" if wide else "core" if inner else "hidden"
-        return array.placed(self._placing(kind, array.labels))
+        placing = self._placing(kind, array.labels)
+        if is_choice(array.labels):
+            own = {x: slots_of(placing[x], self.axes) for x in array.labels if x in SLOTS}
+            placing |= own
+        return array.placed(placing)
 
     def _weight(self, array: Array, name: str, kind: str, partial: Axes = ()) -> Array:
         """A matrix as its part says; a vector along D as the activations it meets, and as that."""
@@ -350,19 +355,28 @@ def _axes(name: str, role: str, given: str | Iterable[str]) -> Axes:
 #: The strategies of the table, in its order.
 NAMES = ("dp", "zero1", "zero2", "fsdp", "tp", "tp+sp", "fsdp+tp", "fsdp+tp+sp", "2d")
 
+#: Those behind them, which are shown on a layer with attention.
+CONTEXT_NAMES = ("cp", "ulysses", "ring")
 
-def strategies(program: Program | None = None, names: Iterable[str] = NAMES) -> Table:
-    """All strategies on one layer (the textbook's two matmuls unless given): sharding, and the
-    bytes that enter each device's collectives, forward, backward and in the optimizer step.
+
+def strategies(
+    program: Program | None = None, names: Iterable[str] = (*NAMES, *CONTEXT_NAMES)
+) -> Table:
+    """All strategies on one layer: sharding, and the bytes that enter each device's collectives,
+    forward, backward and in the optimizer step.
+
+    The layer is the textbook's two matmuls unless given; for strategies that split sequences it is
+    attention with its projections.
 
     >>> print(strategies(names=("fsdp",)).rows[0][1:])
     ('In[B_X, D] Win[D_X, F] Tmp[B_X, F] Wout[F, D_X] Out[B_X, D]', 'X: 4*D*F', 'X: 8*D*F', '0')
     """
-    layer = program or two_matmul_layer()
     rows = []
     for name in names:
-        sharded = layer.shard(strategy(name))
-        named = " ".join(a.short for a in (sharded.sharding(n) for n in layer.arrays))
+        made = strategy(name)
+        usual = attention_layer() if "context" in made.axes else two_matmul_layer()
+        sharded = made.shard(program or usual)
+        named = " ".join(sharded.sharding(n).short for n in sharded.program.arrays)
         volumes = [volume_text(phase.volume()) for phase in sharded.phases]
         rows.append((name, named, *volumes))
     columns = ("strategy", "sharding", "forward bytes", "backward bytes", "update bytes")

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from symscale.arrays.array import Array
 from symscale.programs.ops import Einsum, Lookup, Op, Pointwise, View
 from symscale.programs.pool import Pool, pool_layout
-from symscale.programs.routing import Pick, Routed, routed_layout
+from symscale.programs.routing import Pick
 
 Axes = tuple[str, ...]
 Layout = dict[str, Axes]
@@ -37,13 +37,11 @@ def layout(
     operands: tuple[Array, ...],
     wanted: Mapping[str, Axes] | None,
     weights: frozenset[str],
-    partial: Axes = (),
 ) -> Layout:
     """The mesh axes of every dim while the op runs.
 
     ``operands`` are the arrays as they lie; ``wanted`` is the sharding the result should end with
-    (None: whatever comes out); ``weights`` names the arrays that are gathered first in a tie;
-    ``partial`` are the axes along which the result may stay a partial sum.
+    (None: whatever comes out); ``weights`` names the arrays that are gathered first in a tie.
     """
     if isinstance(op, Pool):
         return pool_layout(op, operands[0])
@@ -51,8 +49,6 @@ def layout(
         return _view(op, operands[0])
     if isinstance(op, Pointwise):
         return _pointwise(op, operands, wanted)
-    if isinstance(op, Routed):
-        return routed_layout(op, operands[1], wanted, partial)
     if isinstance(op, Lookup | Pick):
         operands = (_one_hot(op, operands), operands[1])
     assert isinstance(op, Einsum | Lookup | Pick)

@@ -14,7 +14,7 @@ from symscale.programs.layout import Layout, layout
 from symscale.programs.ops import Einsum, Op, Pointwise
 from symscale.programs.phase import AddGradients, Compute, Step
 from symscale.programs.reshard import reshard
-from symscale.programs.routing import Routed
+from symscale.programs.routing import Routed, SlotOrder, routed_layout
 from symscale.programs.shift import edge_moves, shift_layout
 from symscale.programs.ways import cheapest, other_layouts
 
@@ -24,13 +24,15 @@ class Partitioner:
     """Builds one pass.
 
     ``copies`` holds, by name, the shardings an array is at hand in (its own first), so that what
-    was gathered once is found again. ``sizes``, where given, decide what no rule for any sizes can.
+    was gathered once is found again. ``sizes``, where given, decide what no rule for any sizes can;
+    ``orders`` say how slots of experts lie where not as their tokens.
     """
 
     wanted: Mapping[str, Array]
     hidable: frozenset[str]
     weights: frozenset[str]
     sizes: Mapping[Symbol, Expr] | None = None
+    orders: Mapping[str, SlotOrder] = field(default_factory=dict)
     copies: dict[str, list[Array]] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
 
@@ -62,14 +64,21 @@ class Partitioner:
     def place(self, op: Op, lying: tuple[Array, ...], target: Array | None) -> Layout:
         """Where the op computes: by rule, and by what the ways cost where sizes are known."""
         if isinstance(op, Routed):
-            # A part of a gradient that several ops share goes straight to where the sum will lie.
-            target = self.wanted.get(op.output.name.partition("(")[0])
+            return self.place_routed(op, lying[1])
         wanted = target.sharding if target else None
-        usual = layout(op, lying, wanted, self.weights, target.unreduced if target else ())
+        usual = layout(op, lying, wanted, self.weights)
         if self.sizes is None or not isinstance(op, Einsum):
             return usual
         ways = (usual, *other_layouts(op, usual, lying, wanted))
         return cheapest(op, ways, self.moves_to, target, self.sizes)
+
+    def place_routed(self, op: Routed, rows: Array) -> Layout:
+        """Where tokens are sorted; a part of a gradient goes straight to where the sum will lie."""
+        target = self.wanted.get(op.output.name.partition("(")[0])
+        order = self.orders.get(op.slots, SlotOrder())
+        if target is None:
+            return routed_layout(op, rows, None, order=order)
+        return routed_layout(op, rows, target.sharding, target.unreduced, order)
 
     def moves_to(self, array: Array, where: Layout) -> tuple[Move, ...]:
         """What brings an array under an op's layout, from the copy at hand nearest to it."""

@@ -1,16 +1,19 @@
 """Tokens on their way to experts and back: dispatch, combine, and the picking of gate values.
 
 Each group of devices sorts its own tokens: the slots of an expert (dim ``c``) carry the mesh axes
-that the tokens (dim ``B``) carry, in the same order, and slots of a block hold tokens of that block
-alone. So the three ops are local, whatever the sharding of the tokens; what moves tokens between
-devices is the resharding of the slots, ``Xe[E, c_X, D]`` to ``Xe[E_X, c, D]``: an AllToAll.
+that the tokens (dim ``B``) carry, and slots of a block hold tokens of that block alone. So the
+three ops are local, whatever the sharding of the tokens; what moves tokens between devices is the
+resharding of the slots, ``Xe[E, c_X, D]`` to ``Xe[E_X, c, D]``: an AllToAll.
+
+Slots have no order of their own. They lie as tokens do unless the sharding of the ids says in which
+other order (``SendIds[E, c_XYZ]`` for tokens ``B_XZY``, so that Z can be taken off alone).
 
 Source: GShard, https://arxiv.org/abs/2006.16668, section 3.2 (groups dispatch on their own).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -109,19 +112,71 @@ class Combine(Routed):
     ids_by_slot = False
 
 
+@dataclass(frozen=True)
+class SlotOrder:
+    """The mesh axes that tokens carry, and the same axes in the order in which slots carry them."""
+
+    tokens: Axes = ()
+    slots: Axes = ()
+
+    @property
+    def turned(self) -> SlotOrder:
+        """From slots to tokens."""
+        return SlotOrder(self.slots, self.tokens)
+
+    def match(self, axes: Axes) -> tuple[Axes, Axes]:
+        """As many of these axes of tokens as cut tokens and slots into the same blocks, and those
+        of the slots.
+
+        >>> order = SlotOrder(("X", "Z", "Y"), ("X", "Y", "Z"))
+        >>> order.match(("X", "Z", "Y"))
+        (('X', 'Z', 'Y'), ('X', 'Y', 'Z'))
+        >>> order.match(("X", "Z"))
+        (('X',), ('X',))
+        """
+        count = 0
+        for count in range(min(len(axes), len(self.tokens)), -1, -1):
+            alike = axes[:count] == self.tokens[:count]
+            if alike and set(axes[:count]) == set(self.slots[:count]):
+                break
+        # What cuts the finest blocks further cuts both alike.
+        rest = axes[count:] if count == len(self.tokens) else ()
+        return axes[:count] + rest, self.slots[:count] + rest
+
+
+_SAME = SlotOrder()
+
+
+def slot_orders(ops: Iterable[Op], lying: Callable[[str], Array]) -> dict[str, SlotOrder]:
+    """For dims of slots that lie in another order than their tokens, by the sharding of the ids."""
+    out: dict[str, SlotOrder] = {}
+    for op in ops:
+        if isinstance(op, Dispatch):
+            ids, rows = (lying(array.name) for array in op.inputs)
+            tokens, slots = rows.dim(op.tokens).axes, ids.dim(op.slots).axes
+            if set(tokens) == set(slots) and tokens != slots:
+                out.setdefault(op.slots, SlotOrder(tokens, slots))
+    return out
+
+
 def routed_layout(
-    op: Routed, rows: Array, wanted: Mapping[str, Axes] | None, partial: Axes
+    op: Routed,
+    rows: Array,
+    wanted: Mapping[str, Axes] | None,
+    partial: Axes = (),
+    order: SlotOrder = _SAME,
 ) -> dict[str, Axes]:
-    """The mesh axes of every dim while the op runs; slots lie as tokens do.
+    """The mesh axes of every dim while the op runs; slots are cut into the blocks of the tokens.
 
     Args:
         op: the op.
         rows: the operand beside the ids, as it lies.
         wanted: the sharding that the result should end with.
         partial: the axes along which the result may stay a partial sum.
+        order: in which order slots carry the axes of tokens.
     """
-    made = _there(op, rows, wanted) if op.to_experts else _back(op, rows, wanted, partial)
-    made[op.tokens] = made[op.slots]
+    made = _there(op, rows, wanted) if op.to_experts else _back(op, rows, wanted, partial, order)
+    made[op.tokens], made[op.slots] = order.match(made[op.tokens])
     return made
 
 
@@ -142,7 +197,7 @@ def _there(op: Routed, rows: Array, wanted: Mapping[str, Axes] | None) -> dict[s
         used = {axis for some in out.values() for axis in some}
         if axes[: len(out[label])] == out[label]:
             out[label] += _unclaimed(axes[len(out[label]) :], used)
-    return out
+    return {**out, op.tokens: out[op.slots]}
 
 
 def _without_minor(axes: Axes, homes: set[str]) -> Axes:
@@ -162,7 +217,11 @@ def _unclaimed(axes: Axes, used: set[str]) -> Axes:
 
 
 def _back(
-    op: Routed, rows: Array, wanted: Mapping[str, Axes] | None, partial: Axes
+    op: Routed,
+    rows: Array,
+    wanted: Mapping[str, Axes] | None,
+    partial: Axes,
+    order: SlotOrder,
 ) -> dict[str, Axes]:
     """Where the tokens' results are wanted; other dims stay cut where that is undone later.
 
@@ -171,9 +230,9 @@ def _back(
     """
     goal = {} if wanted is None else wanted
     out: dict[str, Axes] = {label: goal.get(label, ()) for label in op.labels}
-    slots = rows.dim(op.slots).axes if op.slots in rows.labels else ()
-    out[op.slots] = slots if wanted is None else goal.get(op.tokens, ())
-    taken = {axis for label in (*goal, op.slots) for axis in out[label]}
+    if wanted is None:
+        out[op.tokens] = order.turned.match(rows.dim(op.slots).axes)[1]
+    taken = {axis for label in op.output.labels for axis in out[label]}
     for label in op.output.labels:
         if label in rows.labels and label not in (op.tokens, op.slots):
             held = rows.dim(label).axes

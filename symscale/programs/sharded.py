@@ -21,6 +21,7 @@ from symscale.programs.phase import Phase
 from symscale.programs.program import Keep, Program
 from symscale.programs.reshard import reshard
 from symscale.programs.reverse import differentiable, gradient, gradient_name, transpose
+from symscale.programs.routing import SlotOrder, slot_orders
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,13 @@ class ShardedProgram:
     def _numbers(self) -> Mapping[Symbol, Expr] | None:
         return None if self.sizes is None else bindings(**self.sizes)
 
+    @cached_property
+    def _orders(self) -> Mapping[str, SlotOrder]:
+        return slot_orders(self.program.ops, self._stated)
+
+    def _stated(self, name: str) -> Array:
+        return self.shardings.get(name, self.program.arrays[name])
+
     def sharding(self, name: str) -> Array:
         """The array of this name as it lies; a gradient is ``dW``, an optimizer state ``mW``."""
         if name in self._forward[1]:
@@ -85,7 +93,7 @@ class ShardedProgram:
         """The pass, every array as it lies after it, and all copies at hand."""
         names = frozenset(self.program.weights)
         wanted = {n: a for n, a in self.shardings.items() if n in self.program.arrays}
-        made = Partitioner(wanted, names, names, self._numbers)
+        made = Partitioner(wanted, names, names, self._numbers, self._orders)
         for name in (*self.program.inputs, *self.program.weights):
             made.hold(self._own(name))
         for op in self.program.ops:
@@ -106,7 +114,8 @@ class ShardedProgram:
         lying = self._forward[1]
         wanted = {gradient_name(name): self._own(gradient_name(name)) for name in lying}
         hidable = frozenset((*self.program.weights, *map(gradient_name, self.program.weights)))
-        made = Partitioner(wanted, hidable, frozenset(self.program.weights), self._numbers)
+        weights = frozenset(self.program.weights)
+        made = Partitioner(wanted, hidable, weights, self._numbers, self._orders)
         self._hand_over(made)
         uses = Counter(array.name for op in self.program.ops for array in op.inputs)
         shared = frozenset(name for name, count in uses.items() if count > 1)

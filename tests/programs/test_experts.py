@@ -63,6 +63,12 @@ SHARDINGS = {
     "all axes": TOKENS.format("YXZ") + " Xe[E_YXZ,c,D] Ein[E_YXZ,D,F_e] Ue[E_YXZ,c,F_e] "
     "Ae[E_YXZ,c,F_e] Eout[E_YXZ,F_e,D] Ye[E_YXZ,c,D]",
 }
+# Megatron: slots carry Z last, so that it leaves them in one AllToAll; tokens carry Y last.
+SHARDINGS["slots in their own order"] = (
+    TOKENS.format("XZY").replace("c_XZY", "c_XYZ")
+    + " Xe[E_Z,c_XY,D] Ein[E_Z,D_X,F_e_Y] Ue[E_Z,c_X,F_e_Y] Ae[E_Z,c_X,F_e_Y] Eout[E_Z,F_e_Y,D_X] "
+    "Ye[E_Z,c_XY,D]"
+)
 MESHES = ({"X": 2, "Y": 3, "Z": 2}, {"X": 3, "Y": 2, "Z": 2}, {"X": 1, "Y": 2, "Z": 4})
 
 
@@ -116,6 +122,19 @@ def test_two_all_to_alls_a_way() -> None:
 TOKEN_BYTES = 2 * (2 * k * B * D)
 MATRICES = 2 * (2 * E * D * F_e)
 VOLUMES: dict[str, tuple[dict, dict]] = {
+    "slots in their own order": (
+        {
+            Z: TOKEN_BYTES / (X * Y * Z),
+            Y: TOKEN_BYTES / (X * Z),
+            X: MATRICES / (Y * Z),
+        },
+        {
+            Z: TOKEN_BYTES / (X * Y * Z),
+            Y: TOKEN_BYTES / (X * Z),
+            X: 2 * MATRICES / (Y * Z),
+            (X, Z, Y): 2 * 2 * D * E,
+        },
+    ),
     "ep": ({Z: TOKEN_BYTES / Z}, {Z: TOKEN_BYTES / Z + 2 * 2 * D * E}),
     "dp+ep": (
         {Z: TOKEN_BYTES / (X * Z)},
@@ -197,6 +216,15 @@ def strange_strategies(draw: st.DrawFn) -> tuple[ShardedProgram, dict, dict]:
             lines.append(str(draw(placements(array, mesh, partial))))
     keep: Keep = draw(st.sampled_from(["activations", "all", "none"]))
     return whole.shard(*lines, keep=keep), mesh, numbers(mesh, ways(mesh))
+
+
+def test_order_of_slots_by_the_ids() -> None:
+    made = sharded("slots in their own order", PLAIN)
+    kinds = [move.name for phase in made.phases for move in phase.collectives]
+    assert not [name for name in kinds if "Permute" in name]
+    text = SHARDINGS["slots in their own order"].replace("c_XYZ", "c_XZY")
+    strict = PLAIN.shard(*text.replace(", ", ",").split())
+    assert "CollectivePermute_XZY" in [move.name for move in strict.forward.collectives]
 
 
 @settings(max_examples=150)

@@ -56,7 +56,7 @@ class Run:
                 out[name] = self.rng.integers(rows, size=shape).astype(float)
             else:
                 out[name] = self.rng.normal(size=shape)
-        return out | random_ids(self.program, self.devices, self.rng)
+        return out | random_ids(self.sharded, self.devices, self.rng)
 
     def seeds(self) -> plain.Values:
         """Random gradients of the outputs."""

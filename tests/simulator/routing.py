@@ -6,8 +6,8 @@ import numpy as np
 
 from symscale.programs.ops import Op
 from symscale.programs.phase import Compute
-from symscale.programs.program import Program
 from symscale.programs.routing import Combine, Dispatch, Pick, Routed
+from symscale.programs.sharded import ShardedProgram
 from tests.simulator.devices import Devices
 
 
@@ -74,32 +74,55 @@ def _inside(places: np.ndarray, block: slice) -> np.ndarray:
 
 
 def random_ids(
-    program: Program, devices: Devices, rng: np.random.Generator
+    sharded: ShardedProgram, devices: Devices, rng: np.random.Generator
 ) -> dict[str, np.ndarray]:
     """Ids of all ops on the way to experts: slots of a block hold tokens of that block.
 
     There are as many blocks as devices, so that it holds however tokens are cut.
     """
-    out = {}
-    for op in program.ops:
+    out, homes = {}, _homes(sharded, devices)
+    for op in sharded.program.ops:
         if isinstance(op, Pick):
             shape = devices.shape_of(op.inputs[0])
             out[op.inputs[0].name] = rng.integers(devices.shape_of(op.inputs[1])[1], size=shape)
         elif isinstance(op, Routed):
-            out[op.inputs[0].name] = _blockwise(op, devices, rng)
+            same = np.arange(devices.count)
+            ids = _blockwise(op, devices, rng, homes.get(op.slots, same))
+            out[op.inputs[0].name] = ids
     return {name: ids.astype(float) for name, ids in out.items()}
 
 
-def _blockwise(op: Routed, devices: Devices, rng: np.random.Generator) -> np.ndarray:
+def _homes(sharded: ShardedProgram, devices: Devices) -> dict[str, np.ndarray]:
+    """For each block of tokens the block of slots that lies with it, where ids state an order."""
+    out: dict[str, np.ndarray] = {}
+    for op in sharded.program.ops:
+        names = [array.name for array in op.inputs]
+        if not (isinstance(op, Dispatch) and set(names) <= set(sharded.shardings)):
+            continue
+        slots = sharded.shardings[names[0]].dim(op.slots).axes
+        tokens = sharded.shardings[names[1]].dim(op.tokens).axes
+        if set(slots) == set(tokens) and op.slots not in out:
+            finer = devices.count // devices.ways(tokens)
+            made = np.zeros((devices.ways(tokens), finer), dtype=int)
+            for device in devices:
+                start = devices.rank(device, slots) * finer
+                made[devices.rank(device, tokens)] = np.arange(start, start + finer)
+            out[op.slots] = made.reshape(-1)
+    return out
+
+
+def _blockwise(
+    op: Routed, devices: Devices, rng: np.random.Generator, homes: np.ndarray
+) -> np.ndarray:
     sizes = _sizes(op, devices)
     blocks = devices.count
     tokens, slots = sizes[op.tokens], sizes[op.slots]
     assert tokens % blocks == slots % blocks == 0, "blocks of tokens and slots are whole"
     shape = devices.shape_of(op.inputs[0])
     if isinstance(op, Dispatch):
-        block = np.arange(slots) // (slots // blocks) * (tokens // blocks)
+        block = np.argsort(homes)[np.arange(slots) // (slots // blocks)] * (tokens // blocks)
         return rng.integers(tokens // blocks, size=shape) + block[None, :]
-    block = np.arange(tokens) // (tokens // blocks) * (slots // blocks)
+    block = homes[np.arange(tokens) // (tokens // blocks)] * (slots // blocks)
     slot = rng.integers(slots // blocks, size=shape) + block[:, None]
     return rng.integers(sizes[op.experts], size=shape) * slots + slot
 
