@@ -15,30 +15,26 @@ from symscale.parallel.schedules.lookup import schedule
 from symscale.parallel.schedules.schedule import Schedule
 
 #: What :func:`pipeline` takes besides microbatches, which a strategy without stages has too.
-PIPELINE = ("schedule", "chunks")
+PIPELINE = ("schedule", "chunks", "ends")
 
 
 @dataclass(frozen=True)
 class Pipeline:
     """The mesh axis of the stages, and the schedule that runs over it.
 
-    The schedule's devices are the size of the axis, its durations are left as symbols.
+    The schedule's devices are the size of the axis, its durations are left as symbols. ``ends``:
+    as how many layers embedding and head count when layers are dealt out; None: the embedding,
+    which has no products, as none, and the head by its FLOPs.
     """
 
     axis: str
     schedule: Schedule
+    ends: tuple[int, int] | None = None
 
     @property
     def devices(self) -> Expr:
         """The size of the axis."""
         return axis(self.axis)
-
-    def durations(self, values: Mapping[str, Any], layers: Any, last: Any) -> Schedule:
-        """The schedule with durations of a microbatch on a device's even share of the layers.
-
-        ``layers`` are those of the model, ``last`` what the head adds to the last stage, in layers.
-        """
-        return self.schedule.at(**values, layers=layers, last=last)
 
     @property
     def splits_backward(self) -> bool:
@@ -46,33 +42,50 @@ class Pipeline:
         kinds = {leg.kind for walk in self.schedule.walks for leg in walk.legs}
         return not kinds <= {"F", "BW"}
 
-    def stage_layers(self, layers: int, devices: int) -> tuple[tuple[int, ...], ...]:
+    def slots(self, head: Any) -> tuple[Any, Any]:
+        """As how many layers embedding and head count, the head's FLOPs coming to ``head``."""
+        return (0, head) if self.ends is None else self.ends
+
+    def stage_layers(self, layers: int, devices: int, head: int = 0) -> tuple[tuple[int, ...], ...]:
         """The layers on each device, counted from 0, dealt out as evenly as they go.
 
-        The first stages take one more where they do not divide. A device may hold several stages.
+        Embedding and head take the places of so many layers at either end. The first stages take
+        one more where they do not divide. A device may hold several stages.
 
         Raises:
-            StrategyError: for more stages than layers.
+            StrategyError: for more stages than there is something to deal out.
 
         >>> pipeline("P", {}).stage_layers(5, 2)
         ((0, 1, 2), (3, 4))
         >>> pipeline("P", {"schedule": "interleaved", "chunks": 2}).stage_layers(4, 2)
         ((0, 2), (1, 3))
+        >>> pipeline("P", {}).stage_layers(7, 2, head=1)
+        ((0, 1, 2, 3), (4, 5, 6))
+        >>> pipeline("P", {"ends": (1, 1)}).stage_layers(4, 2)
+        ((0, 1), (2, 3))
         """
+        first, last = self.slots(head)
         pieces = int(self.schedule.pieces)
         stages = devices * pieces
-        if layers < stages:
+        if first + layers + last < stages:
+            most = first + layers + last
             raise StrategyError(
-                f"{layers} layers leave {stages - layers} of {stages} stages without a layer; "
-                f"at most {layers} stages are possible"
+                f"{layers} layers leave {stages - most} of {stages} stages without a layer; "
+                f"at most {most} stages are possible"
             )
-        held = [_dealt(layers, stages, number) for number in range(stages)]
+        held = [_dealt(first + layers + last, stages, number) for number in range(stages)]
         return tuple(
-            tuple(layer for number in self._stages_of(device, devices) for layer in held[number])
+            tuple(
+                slot - first
+                for number in self.stages_of(device, devices)
+                for slot in held[number]
+                if first <= slot < first + layers
+            )
             for device in range(devices)
         )
 
-    def _stages_of(self, device: int, devices: int) -> tuple[int, ...]:
+    def stages_of(self, device: int, devices: int) -> tuple[int, ...]:
+        """The stages that a device holds, both copies of a pair that runs in two directions."""
         if self.schedule.recipe.weights > 1:
             return tuple(sorted({device, devices - 1 - device}))
         if self.schedule.recipe.turns:
@@ -103,4 +116,15 @@ def pipeline(name: str, options: Mapping[str, Any], microbatches: Any = m) -> Pi
     made = schedule(
         given.get("schedule", "1f1b"), p=axis(name), m=microbatches, v=given.get("chunks")
     )
-    return Pipeline(name, made)
+    return Pipeline(name, made, _ends(given.get("ends")))
+
+
+def _ends(value: Any) -> tuple[int, int] | None:
+    if value is None:
+        return None
+    whole = isinstance(value, tuple | list) and len(value) == 2
+    if not whole or not all(isinstance(one, int) and one >= 0 for one in value):
+        raise StrategyError(
+            f"ends = {value!r}: two whole numbers, of the embedding and the head, in layers"
+        )
+    return value[0], value[1]

@@ -54,12 +54,22 @@ def _recomputed_share(result: StepResult) -> float:
 
 
 def _schedule(result: StepResult) -> Iterator[str]:
-    pipeline = result.step.strategy.pipeline
-    if pipeline is not None:
-        sizes = pipeline.schedule.at(
-            p=result.mesh[pipeline.axis], layers=len(result.step.model.config.body.layers)
+    """Devices that are never all busy, and layers that do not divide."""
+    step, pipeline = result.step, result.step.strategy.pipeline
+    if pipeline is None:
+        return
+    devices = result.mesh[pipeline.axis]
+    yield from pipeline.schedule.at(p=devices).notes
+    head = int(evaluate(step.pace.head_in_layers, result.values))
+    stages = devices * int(pipeline.schedule.pieces)
+    layers, ends = len(step.model.config.body.layers), sum(pipeline.slots(head))
+    dealt = layers + ends
+    if dealt % stages:
+        counted = f" (and the ends, counted as {ends})" if ends else ""
+        yield (
+            f"{layers} layers{counted} do not divide into {stages} stages; the slowest holds "
+            f"{-(-dealt // stages)}"
         )
-        yield from sizes.notes
 
 
 def _sequences(result: StepResult) -> Iterator[str]:

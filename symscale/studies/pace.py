@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sympy import Add, Expr, S
+from sympy import Add, Expr, S, ceiling
 
 from symscale.algebra import symbols as s
 from symscale.algebra.cost import Cost
@@ -133,12 +133,13 @@ class Pace:
         """The schedule's time of a step with this model's durations in it.
 
         The ends are work of the first and last stage: the embedding has no products; the head is
-        counted in layers, by its matrix FLOPs.
+        dealt out with the layers, as so many whole ones.
         """
-        last = s.quantity("h_last", r"h_{\\mathrm{last}}", "the head's work, in layers")
-        made = pipeline.schedule.at(layers=L, last=last, pair=s.t_FB)
-        durations = self._durations(pipeline, overlap)
-        return made.step.xreplace({**durations, last: self.head_in_layers})
+        slots = s.quantity("h_L", "h_L", "layers that are dealt out, the ends among them", "layer")
+        made = pipeline.schedule.at(layers=slots, pair=s.t_FB)
+        dealt = L + Add(*pipeline.slots(self.head_in_layers))
+        durations = {t: e * dealt / L for t, e in self._durations(pipeline, overlap).items()}
+        return made.step.xreplace({**durations, slots: dealt})
 
     def _durations(self, pipeline: Pipeline, overlap: Overlap) -> dict[Expr, Expr]:
         forward, backward = self.micro(FORWARD), self.micro(BACKWARD)
@@ -159,9 +160,9 @@ class Pace:
 
     @property
     def head_in_layers(self) -> Expr:
-        """The head's forward matrix FLOPs over those of a mean layer."""
+        """The head's forward matrix FLOPs over those of a mean layer, rounded up."""
         layers = Add(*(share.kind.count * share.sharded.forward.flops for share in self.shares))
-        return self.ends.forward.flops * L / layers
+        return ceiling(self.ends.forward.flops * L / layers)
 
     def cost(self, span: Span) -> Cost:
         """Everything the step costs a device, over its layers, passes and microbatches."""

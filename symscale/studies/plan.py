@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sympy import Expr, Symbol
 
 from symscale.algebra.errors import ShardingError, StrategyError, SymbolError, near
-from symscale.algebra.substitution import bindings
+from symscale.algebra.substitution import bindings, evaluate
 from symscale.algebra.symbols import B, axis, links
 from symscale.hardware.figure import RATES
 from symscale.parallel.context import check_heads
@@ -136,7 +136,8 @@ def _check_stages(step: TrainingStep, values: Mapping[Symbol, Expr]) -> None:
     ):
         layers, count = len(step.model.config.body.layers), values[axis(pipeline.axis)]
         try:
-            pipeline.stage_layers(layers, int(count))
+            head = int(evaluate(step.pace.head_in_layers, values))
+            pipeline.stage_layers(layers, int(count), head)
         except StrategyError as error:
             raise StrategyError(
                 f"{step.strategy.name} with {pipeline.axis}={count}: {error}"

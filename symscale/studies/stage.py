@@ -48,10 +48,16 @@ class StageMemory:
     head: Memory
     common: Memory
     order: tuple[int, ...]
+    head_in_layers: Expr = S.Zero
 
     @classmethod
     def of(
-        cls, model: Model, strategy: Strategy, shares: tuple[Share, ...], ends: ShardedProgram
+        cls,
+        model: Model,
+        strategy: Strategy,
+        shares: tuple[Share, ...],
+        ends: ShardedProgram,
+        head_in_layers: Expr = S.Zero,
     ) -> StageMemory:
         """Read off the sharded programs of a model's layers and ends."""
         used, small = strategy.techniques, {B: B / strategy.techniques.microbatches}
@@ -65,6 +71,7 @@ class StageMemory:
             last.put(small),
             shared_ends(ends, used).put(small),
             tuple(layers.index(layer) for layer in model.config.body.layers),
+            head_in_layers,
         )
 
     @property
@@ -127,29 +134,30 @@ class StageMemory:
             held, flight = tuple(range(layers)), S.One
         else:
             count = self._devices(values)
-            held = pipeline.stage_layers(layers, count)[device]
+            head = int(evaluate(self.head_in_layers, values))
+            held = pipeline.stage_layers(layers, count, head)[device]
             sizes = pipeline.schedule.at(p=count)
             flight = evaluate(sizes.in_flight(device), values)
         out = {}
         for kind in KINDS:
             amounts = [each[self.order[layer]][kind] for layer in held]
-            total = max(amounts) if kind == "buffers" else Add(*amounts)
+            total = max(amounts, default=S.Zero) if kind == "buffers" else Add(*amounts)
             total *= flight if kind in _FLOWING else 1
             total /= copies if kind == "optimizer" else 1
-            out[kind] = round(float(total + self._of_ends(kind, held, layers, ends)))
+            out[kind] = round(float(total + self._of_ends(kind, device, values, ends)))
         return {kind: 0 if kind in self.offloaded else size for kind, size in out.items()}
 
-    @staticmethod
     def _of_ends(
-        kind: str, held: tuple[int, ...], layers: int, ends: list[dict[str, Expr]]
+        self, kind: str, device: int, values: Mapping[Symbol, Expr], ends: list[dict[str, Expr]]
     ) -> Expr:
-        """What the embedding and the head add where the first or the last layer lies."""
+        """What the embedding and the head add on the devices of the first and the last stage."""
+        pipeline, count = self.strategy.pipeline, self._devices(values)
+        stages = (0,) if pipeline is None else pipeline.stages_of(device, count)
+        last = 0 if pipeline is None else count * int(pipeline.schedule.pieces) - 1
         embedding, head, common = ends
-        both = 0 in held and layers - 1 in held
-        total = (embedding[kind] if 0 in held else S.Zero) + (
-            head[kind] if layers - 1 in held else S.Zero
-        )
-        return total - common[kind] if both else total
+        total = embedding[kind] if 0 in stages else S.Zero
+        total += head[kind] if last in stages else S.Zero
+        return total - common[kind] if 0 in stages and last in stages else total
 
     @property
     def on_host(self) -> Memory:

@@ -150,7 +150,8 @@ class TrainingStep:
     @cached_property
     def stage_memory(self) -> StageMemory:
         """What layers and ends take on a device, to be put together stage by stage."""
-        return StageMemory.of(self.model, self.strategy, self.shares, self.ends)
+        head = self.pace.head_in_layers
+        return StageMemory.of(self.model, self.strategy, self.shares, self.ends, head)
 
     @cached_property
     def memory(self) -> Memory:
