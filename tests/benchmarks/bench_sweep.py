@@ -1,0 +1,86 @@
+"""How long a sweep of a million points takes, beside the same points one by one.
+
+Run it by hand: ``python tests/benchmarks/bench_sweep.py`` (``--json`` for the numbers). Nothing
+here is collected with the tests: a time is no fact of the code alone. Ratios within one run are.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from time import perf_counter
+from typing import Any
+
+from symscale.algebra.symbols import S as KEYS
+from symscale.algebra.symbols import b
+from symscale.hardware.chips import chip
+from symscale.studies.serving.bar import Bar
+from symscale.studies.serving.options import Option, options
+from symscale.studies.serving.pareto import pareto
+from symscale.studies.serving.step import server_step
+from symscale.studies.serving.sweep import sweep
+
+TYPES = [(w, kv) for w in ("bf16", "int8", "int4") for kv in ("bf16", "int8")]
+CHIPS = (8, 16, 32, 64, 128, 256)
+BATCHES = range(1, 257)
+CONTEXTS = range(256, 256 * 110, 256)
+MOST_SECONDS = 2.0
+
+
+def made_options() -> tuple[Option, ...]:
+    v5e = chip("tpu-v5e")
+    steps = {f"{w}, {kv} cache": server_step("llama-3-70b", w, kv) for w, kv in TYPES}
+    return options(steps, CHIPS, v5e.hbm_bytes, v5e)
+
+
+def one_by_one(chosen: Option, count: int) -> float:
+    """Seconds a point with SymPy alone."""
+    start = perf_counter()
+    for batch in range(1, count + 1):
+        float(chosen.seconds.xreplace({b: batch, KEYS: 8192}))
+        float(chosen.bytes.xreplace({b: batch, KEYS: 8192}))
+    return (perf_counter() - start) / count
+
+
+def results() -> dict[str, Any]:
+    """Points, seconds of formulas, sweep and frontier, and of a point by itself."""
+    start = perf_counter()
+    chosen = made_options()
+    formulas = perf_counter() - start
+    start = perf_counter()
+    with Bar("sweep", sys.stderr) as bar:
+        found = sweep(chosen, BATCHES, CONTEXTS, progress=bar)
+    swept = perf_counter() - start
+    start = perf_counter()
+    front = pareto(found, 8192)
+    frontier = perf_counter() - start
+    single = one_by_one(chosen[0], 200)
+    return {
+        "points": len(found),
+        "on_frontier": len(front),
+        "formulas_s": formulas,
+        "sweep_s": swept,
+        "frontier_s": frontier,
+        "points_per_s": len(found) / swept,
+        "one_by_one_s": single * len(found),
+        "times_faster": single * len(found) / swept,
+    }
+
+
+def main() -> None:
+    """Print the numbers."""
+    found = results()
+    if "--json" in sys.argv:
+        print(json.dumps(found, indent=1))
+        return
+    whole = found["formulas_s"] + found["sweep_s"]
+    print(
+        f"{'ok ' if whole <= MOST_SECONDS else 'SLOW'} {found['points']:,} points in {whole:.2f} s "
+        f"(formulas {found['formulas_s']:.2f}, sweep {found['sweep_s']:.2f}, frontier of one "
+        f"context {found['frontier_s']:.3f}); most {MOST_SECONDS:g}"
+    )
+    print(f"one by one: {found['one_by_one_s']:.0f} s, {found['times_faster']:.0f} times as long")
+
+
+if __name__ == "__main__":
+    main()
