@@ -32,7 +32,16 @@ from symscale.models.lines.tower import NAMES as TOWER_NAMES
 from symscale.models.lines.tower import tower_lines
 from symscale.programs.program import Program, program
 
-__all__ = ["COMPONENTS", "SIZES", "Decoder", "LayerKind", "Reach", "decoder", "two_matmul_layer"]
+__all__ = [
+    "COMPONENTS",
+    "SIZES",
+    "Decoder",
+    "LayerKind",
+    "Reach",
+    "decoder",
+    "two_matmul_experts",
+    "two_matmul_layer",
+]
 
 #: The component that each weight belongs to, in the order of a parameter table. A weight that none
 #: names is a norm's.
@@ -297,6 +306,26 @@ def two_matmul_layer() -> Program:
     Tmp[B, F] · Wout[F, D] -> Out[B, D]
     """
     return program("In[B, D] * Win[D, F] -> Tmp[B, F]", "Tmp[B, F] * Wout[F, D] -> Out[B, D]")
+
+
+def two_matmul_experts(capacity: Expr | int = 1) -> Program:
+    """The same with experts: two matmuls each, the way there and back, no router.
+
+    Args:
+        capacity: slots over the even share of tokens (see :func:`decoder`).
+
+    >>> two_matmul_experts().shard().forward.flops
+    4*B*D*F*k
+    """
+    return program(
+        "dispatch(SendIds[E, c], In[B, D]) -> Xe[E, c, D]",
+        "Xe[E, c, D] * Win[E, D, F] -> Tmp[E, c, F]",
+        "Tmp[E, c, F] * Wout[E, F, D] -> Ye[E, c, D]",
+        "combine(BackIds[B, k], Ye[E, c, D]) -> Yk[B, k, D]",
+        "sum(Yk[B, k, D]; k) -> Out[B, D]",
+        inputs=("In", "SendIds", "BackIds"),
+        sizes=with_capacity(S(capacity)),
+    )
 
 
 def over_layers(

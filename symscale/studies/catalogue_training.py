@@ -10,23 +10,20 @@ from sympy import Add, Eq, Expr, Integer
 from symscale.algebra.errors import SolveError
 from symscale.algebra.symbols import (
     B,
-    E,
     F,
     W_dcn,
     X,
     Y,
     axis,
-    k,
     links,
     m,
     n,
     quantity,
 )  # fmt: skip
 from symscale.hardware.networks import Switch
-from symscale.models.decoder import two_matmul_layer
+from symscale.models.decoder import two_matmul_experts, two_matmul_layer
 from symscale.parallel.schedules.lookup import schedule
 from symscale.parallel.strategy import Strategy, strategy
-from symscale.programs.program import program
 from symscale.solve.crossover import crossover
 from symscale.solve.minimise import minimise
 from symscale.studies.catalogue_common import Entry, Found, Setting, found
@@ -94,14 +91,7 @@ def _wall(expr: Expr | None) -> Expr:
 
 def expert_parallel(setting: Setting) -> Found:
     """The expert-parallel ways up to which arithmetic hides the way to the experts and back."""
-    experts = program(
-        "In[E, c, D] * Win[E, D, F] -> Tmp[E, c, F]",
-        "Tmp[E, c, F] * Wout[E, F, D] -> Out[E, c, D]",
-        sizes={"c": B * k / E},
-    )
-    sharded = experts.shard(
-        "In[E, c_X, D]", "Win[E_X, D, F]", "Tmp[E_X, c, F]", "Wout[E_X, F, D]", "Out[E, c_X, D]"
-    )
+    sharded = strategy("ep", expert="X").shard(two_matmul_experts())
     time = sharded.forward.time_on(setting.network)
     ways = crossover(time.math, time.comms, X)
     if ways.thresholds:
