@@ -11,9 +11,11 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from symscale import __version__, commands
+from symscale import __version__, commands, commands_serving
 from symscale.algebra import counts
 from symscale.algebra.errors import SymscaleError
+from symscale.options import add_techniques
+from symscale.options_serving import add_fit_options, add_serve_options
 
 FORMATS = ("tex", "html", "pdf")
 
@@ -89,6 +91,8 @@ def _parser() -> argparse.ArgumentParser:
     for add in (
         _add_report,
         _add_train,
+        _add_serve,
+        _add_fit,
         _add_params,
         _add_flops,
         _add_crossover,
@@ -147,6 +151,19 @@ def _add_train(parsers: Any) -> None:
     )
     made.add_argument("--layout", help="order of the axes (Y,X), links (X=2), pods (X=dcn)")
     made.add_argument("--tokens", type=_count, metavar="N", help="tokens of the run, e.g. 15T")
+    made.add_argument(
+        "--overlap", choices=("full", "critical", "none"), default="full", help="(full)"
+    )
+    made.add_argument(
+        "--efficiency",
+        type=_numbers,
+        metavar="math=..,X=..",
+        help="measured shares of the peaks: math, hbm, links, a mesh axis",
+    )
+    made.add_argument(
+        "--set", action="append", default=[], metavar="FIGURE=NUMBER", help="of the chip, another"
+    )
+    add_techniques(made, _count)
     _add_budget(made)
 
 
@@ -162,6 +179,29 @@ def _add_budget(made: argparse.ArgumentParser) -> None:
         ("--carbon", "KG", "kilograms of carbon dioxide for a kWh"),
     ):
         made.add_argument(flag, type=float, metavar=unit, help=text)
+
+
+def _add_serve(parsers: Any) -> None:
+    made = _command(
+        parsers,
+        "serve",
+        commands_serving.serve,
+        "A step of generation: its time, throughput, memory and bottleneck; with --prefill, the "
+        "time to a prompt's first token.",
+    )
+    _add_model(made)
+    add_serve_options(made, _count, _mesh)
+
+
+def _add_fit(parsers: Any) -> None:
+    made = _command(
+        parsers,
+        "fit",
+        commands_serving.fit,
+        "The fewest chips that hold a model: its weights alone, and with the cache of a batch.",
+    )
+    _add_model(made)
+    add_fit_options(made, _count)
 
 
 def _add_params(parsers: Any) -> None:

@@ -10,7 +10,7 @@ import json
 import sys
 from typing import Any
 
-from symscale.algebra.errors import SymbolError
+from symscale.algebra.errors import StrategyError, SymbolError
 
 
 def show(options: argparse.Namespace, data: Any, text: str) -> None:
@@ -45,22 +45,33 @@ def report(options: argparse.Namespace) -> None:
 def train(options: argparse.Namespace) -> None:
     """A training step, and the run over so many tokens."""
     from symscale.hardware.chips import chip
+    from symscale.hardware.showing import changed
+    from symscale.options import techniques_of
     from symscale.studies.meshes import placed_step
     from symscale.studies.run import training_run
     from symscale.studies.training import training
 
     given = _budget(options)
-    step = training(options.model, options.strategy)
+    used = techniques_of(options)
+    step = training(options.model, options.strategy, keep=options.keep, **used)
+    if step.strategy.pipeline is not None and "microbatches" not in used:
+        raise StrategyError(f"strategy {options.strategy} has stages: give --microbatches")
     result = placed_step(
         step,
-        chip(options.chip),
+        changed(chip(options.chip), options.set),
         options.chips,
         options.batch,
         options.mesh,
         options.seq,
         options.layout,
+        overlap=options.overlap,
+        efficiency=options.efficiency,
     )
     data, text = result.to_dict(), repr(result)
+    if not result.fits:
+        found = result.remedy
+        data["remedy"] = None if found is None else found.to_dict()
+        text += f"\nto fit: {found or 'no single change is enough'}"
     if options.tokens is not None:
         run = training_run(result, options.tokens, **given)
         data, text = {**data, **run.to_dict()}, f"{text}\n\n{run!r}"

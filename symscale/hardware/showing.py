@@ -32,15 +32,22 @@ def shown(
     >>> str(shown("tpu-v5e", changes=["W_hbm=8e11"])["W_hbm"])
     '800000000000'
     """
-    found = find_chip(name, edition)
-    numbers = dict(_change(text) for text in changes)
-    if numbers:
-        found = found.override(**numbers)
+    found = changed(find_chip(name, edition), changes)
     if mesh is not None:
         return found.placement(tuple(mesh), mesh, layout=layout)
     if layout is not None:
         raise HardwareError("a layout places the axes of a mesh: give the mesh, too, as X=4,Y=8")
     return found if roofline is None else roofs_of(found, roofline)
+
+
+def changed(found: Chip, changes: Iterable[str]) -> Chip:
+    """A chip with other numbers, each written as ``FIGURE=NUMBER``.
+
+    Raises:
+        HardwareError: for text that is not of this form, or no figure of a chip.
+    """
+    numbers = dict(_change(text) for text in changes)
+    return found.override(**numbers) if numbers else found
 
 
 def _change(text: str) -> tuple[str, Fraction]:

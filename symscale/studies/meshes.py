@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import gcd
+from math import gcd, prod
 from typing import Any
 
 from sympy import Expr, Symbol, divisors
 
-from symscale.algebra.errors import HardwareError, ShardingError
+from symscale.algebra.errors import HardwareError, ShardingError, StrategyError
 from symscale.algebra.substitution import bindings, evaluate
 from symscale.arrays.array import Array
 from symscale.hardware.chip import Chip
@@ -55,7 +55,9 @@ def mesh_options(
     """The largest meshes of a strategy on at most ``chips`` chips, best first.
 
     Every axis divides every dim it shards. The best has the least summed communication on the layer
-    of two matmuls, which is what the closed form of the split minimises too.
+    of two matmuls, which is what the closed form of the split minimises too. With a pipeline, or
+    layers of several kinds, which that layer does not stand for, what fits comes first, then what
+    has the faster step.
 
     Raises:
         ShardingError: when no mesh fits.
@@ -66,21 +68,32 @@ def mesh_options(
     >>> dict(mesh_options(step, chip("tpu-v5p"), 8960, 2**22)[0].mesh)
     {'X': 2048, 'Y': 4}
     """
-    sizes = [mesh for mesh in _sizes(step, chips, batch) if _lies(step, chip, mesh)]
+    sizes = [mesh for mesh in _sizes(step, chips, batch, length) if _lies(step, chip, mesh)]
     if not sizes:
         raise ShardingError(
             f"no mesh of {step.strategy.name} on at most {chips} chips divides a batch of {batch} "
             f"and the dims of {step.model.name}"
         )
-    most = max(_product(mesh) for mesh in sizes)
+    most = max(prod(mesh.values()) for mesh in sizes)
     extra: dict[str, Any] = {"T": length} if length else {}
     found = []
     for mesh in sizes:
-        if _product(mesh) == most:
+        if prod(mesh.values()) == most:
             numbers: dict[str, Any] = {"B": batch, **mesh, **extra}
             result = step.at(chip, **numbers)
-            found.append(MeshOption(mesh, result, _ratios(pressures(result.step), result)))
-    return tuple(sorted(found, key=lambda option: option.textbook))
+            ratios = _ratios(pressures(result.step), result) if _is_plain(step) else {}
+            found.append(MeshOption(mesh, result, ratios))
+    return tuple(sorted(found, key=_rank))
+
+
+def _is_plain(step: TrainingStep) -> bool:
+    return step.strategy.pipeline is None and len(step.shares) == 1
+
+
+def _rank(option: MeshOption) -> tuple[bool, float]:
+    if option.pressures:
+        return False, option.textbook
+    return not option.result.fits, option.result.time
 
 
 def _lies(step: TrainingStep, chip: Chip, mesh: Mapping[str, int]) -> bool:
@@ -101,22 +114,18 @@ def _ratios(parts: tuple[Pressure, ...], result: StepResult) -> dict[str, tuple[
     }
 
 
-def _product(mesh: Mapping[str, int]) -> int:
-    out = 1
-    for size in mesh.values():
-        out *= size
-    return out
-
-
-def _sizes(step: TrainingStep, chips: int, batch: int) -> Iterator[dict[str, int]]:
-    values = bindings(step.model, B=batch)
+def _sizes(
+    step: TrainingStep, chips: int, batch: int, length: int | None
+) -> Iterator[dict[str, int]]:
+    context = length or step.model.context
+    values = bindings(step.model, B=batch, **({"T": context} if context else {}))
     names = step.strategy.mesh_axes
     limits = [divisors(_common_size(step, name, values)) for name in names]
     for mesh in _combinations(names, limits, chips):
         bound = {**values, **bindings(**mesh)}
         try:
             step.check(bound)
-        except ShardingError:
+        except (ShardingError, StrategyError):
             continue
         yield mesh
 
@@ -134,7 +143,13 @@ def _combinations(
 
 
 def _common_size(step: TrainingStep, name: str, values: Mapping[Symbol, Expr]) -> int:
-    """The greatest common divisor of all dims that an axis shards."""
+    """The greatest common divisor of all dims that an axis shards; for stages, a power of two.
+
+    Layers need not divide into stages, so that any number of them up to the layers' is possible.
+    """
+    pipeline = step.strategy.pipeline
+    if pipeline is not None and name == pipeline.axis:
+        return 1 << (len(step.model.config.body.layers).bit_length() - 1)
     found = 0
     for array in _arrays(step):
         for dim in array.dims:
@@ -144,7 +159,7 @@ def _common_size(step: TrainingStep, name: str, values: Mapping[Symbol, Expr]) -
 
 
 def _arrays(step: TrainingStep) -> Iterator[Array]:
-    for sharded in (step.layer, step.ends):
+    for sharded in (*(share.sharded for share in step.shares), step.ends):
         for name in sharded.program.arrays:
             array = sharded.sharding(name)
             if "b" not in array.labels:
@@ -159,8 +174,11 @@ def placed_step(
     mesh: Mapping[str, int] | None,
     length: int | None,
     layout: str | None,
+    **options: Any,
 ) -> StepResult:
     """The step on a mesh of at most ``chips`` chips: the one given, else the best that divides.
+
+    ``options`` are further ones of :meth:`TrainingStep.at`.
 
     Raises:
         HardwareError: for more chips than one network joins, or a mesh larger than ``chips``.
@@ -169,14 +187,9 @@ def placed_step(
     if chips > chip.reach:
         raise HardwareError(f"--chips {chips}: one {chip.name} pod has {chip.reach}")
     if mesh is None:
-        best = mesh_options(step, chip, chips, batch, length)[0]
-        if layout is None:
-            return best.result
-        mesh = best.mesh
-    size = 1
-    for count in mesh.values():
-        size *= count
+        mesh = mesh_options(step, chip, chips, batch, length)[0].mesh
+    size = prod(mesh.values())
     if size > chips:
         raise HardwareError(f"--mesh has {size} chips, but --chips is {chips}")
     numbers: dict[str, Any] = {"B": batch, **mesh, **({"T": length} if length else {})}
-    return step.at(chip, layout=layout, **numbers)
+    return step.at(chip, layout=layout, **options, **numbers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sympy import Expr
@@ -12,6 +13,7 @@ from symscale.algebra.symbols import B, T
 from symscale.arrays.array import Array
 from symscale.models.remat import rematerialise
 from symscale.programs.ops import Einsum
+from symscale.studies.efficiency import Efficiency
 
 if TYPE_CHECKING:
     from symscale.studies.result import StepResult
@@ -26,7 +28,8 @@ def notes(result: StepResult) -> Iterator[str]:
 
 def _again(result: StepResult) -> Iterator[str]:
     """Arithmetic done more than once: by policy, or by several devices."""
-    repeated = result.math / result.useful_math
+    at_peak = replace(result.step, efficiency=Efficiency())
+    repeated = result.seconds(at_peak.time.math) / result.useful_math
     remat = result.step.strategy.techniques.remat
     if remat != "none":
         share = _recomputed_share(result)
