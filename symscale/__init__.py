@@ -49,7 +49,7 @@ _FUNCTIONS: dict[str, str] = {
     "numeric": "symscale.solve.numeric",
     "program": "symscale.programs.program",
     "regimes": "symscale.solve.regimes",
-    "strategies": "symscale.parallel.strategy",
+    "strategies": "symscale.parallel.table",
     "strategy": "symscale.parallel.strategy",
     "inference": "symscale.studies.inference",
     "training": "symscale.studies.training",

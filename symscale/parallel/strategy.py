@@ -12,8 +12,7 @@ from symscale.algebra.symbols import m
 from symscale.algebra.table import Table
 from symscale.arrays.array import Array
 from symscale.arrays.dtype import dtype
-from symscale.models.decoder import two_matmul_experts, two_matmul_layer
-from symscale.parallel.attention_layer import attention_layer
+from symscale.models.decoder import two_matmul_layer
 from symscale.parallel.context import axes_of, core_of, shard_sequences
 from symscale.parallel.experts import EXPERTS, SHARED, SLOTS, by_expert, is_choice, slots_of
 from symscale.parallel.parts import ALIASES, PARTS, Part, Roles
@@ -350,58 +349,3 @@ def _axes(name: str, role: str, given: str | Iterable[str]) -> Axes:
     if not chosen:
         raise StrategyError(f"strategy {name!r}: role {role} has no mesh axis")
     return chosen
-
-
-#: The strategies of the table, in its order.
-NAMES = ("dp", "zero1", "zero2", "fsdp", "tp", "tp+sp", "fsdp+tp", "fsdp+tp+sp", "2d")
-
-#: Those behind them, which are shown on a layer with attention.
-CONTEXT_NAMES = ("cp", "ulysses", "ring")
-
-#: And those on a layer with experts.
-EXPERT_NAMES = ("ep", "zero1+ep", "fsdp+ep", "tp+ep", "fsdp+tp+ep")
-
-
-def strategies(
-    program: Program | None = None,
-    names: Iterable[str] = (*NAMES, *CONTEXT_NAMES, *EXPERT_NAMES),
-) -> Table:
-    """All strategies on one layer: sharding, and the bytes that enter each device's collectives,
-    forward, backward and in the optimizer step.
-
-    The layer is the textbook's two matmuls unless given; for strategies that split sequences it is
-    attention with its projections, for those that deal out experts it is two matmuls an expert.
-
-    >>> print(strategies(names=("fsdp",)).rows[0][1:])
-    ('In[B_X, D] Win[D_X, F] Tmp[B_X, F] Wout[F, D_X] Out[B_X, D]', 'X: 4*D*F', 'X: 8*D*F', '0')
-    """
-    rows = []
-    for name in names:
-        made = strategy(name)
-        sharded = made.shard(program or _shown(made))
-        named = " ".join(sharded.sharding(n).short for n in sharded.program.arrays)
-        volumes = [volume_text(phase.volume()) for phase in sharded.phases]
-        rows.append((name, named, *volumes))
-    columns = ("strategy", "sharding", "forward bytes", "backward bytes", "update bytes")
-    return Table(columns, tuple(rows))
-
-
-def _shown(made: Strategy) -> Program:
-    """The smallest layer that shows what a strategy does."""
-    if "context" in made.axes:
-        return attention_layer()
-    return two_matmul_experts() if "expert" in made.axes else two_matmul_layer()
-
-
-def volume_text(volume: Mapping[Any, Any]) -> str:
-    """Bytes by mesh axis on one line.
-
-    >>> from symscale.algebra.symbols import D, X
-    >>> volume_text({X: 2 * D})
-    'X: 2*D'
-    """
-    rows = [
-        f"{''.join(s.name for s in key) if isinstance(key, tuple) else key}: {value}"
-        for key, value in sorted(volume.items(), key=lambda item: str(item[0]))
-    ]
-    return ", ".join(rows) or "0"

@@ -15,7 +15,8 @@ from symscale.algebra.symbols import B, T, axis, n
 from symscale.hardware.chip import Chip
 from symscale.models.decoder import two_matmul_layer
 from symscale.models.model import Model
-from symscale.parallel.strategy import NAMES, Strategy, strategy
+from symscale.parallel.strategy import Strategy, strategy
+from symscale.parallel.table import NAMES
 from symscale.studies.conditions import ComputeBound, compute_bound, compute_bound_on
 from symscale.studies.meshes import MeshOption, mesh_options
 from symscale.studies.result import StepResult

@@ -16,7 +16,7 @@ from symscale.algebra.symbols import M_X, M_Y, M_Z, B, C, D, F, H, N, W_ici, X, 
 from symscale.models.decoder import two_matmul_layer
 from symscale.models.model import Model
 from symscale.models.zoo import find_config
-from symscale.parallel.strategy import NAMES
+from symscale.parallel.table import NAMES
 from symscale.studies.attention import attention_passes
 from symscale.studies.conditions import ComputeBound, compute_bound
 

@@ -19,7 +19,7 @@ from symscale.algebra.errors import (
     SymscaleError,
 )
 from symscale.algebra.symbols import B, C, X, Y
-from symscale.parallel.strategy import NAMES
+from symscale.parallel.table import NAMES
 from symscale.studies.meshes import MeshOption, mesh_options
 from symscale.studies.pressure import pressures
 from symscale.studies.training import TrainingStep
