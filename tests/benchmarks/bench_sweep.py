@@ -18,7 +18,7 @@ from symscale.studies.serving.bar import Bar
 from symscale.studies.serving.options import Option, options
 from symscale.studies.serving.pareto import pareto
 from symscale.studies.serving.step import server_step
-from symscale.studies.serving.sweep import sweep
+from symscale.studies.serving.sweep import sweep_options
 
 TYPES = [(w, kv) for w in ("bf16", "int8", "int4") for kv in ("bf16", "int8")]
 CHIPS = (8, 16, 32, 64, 128, 256)
@@ -49,7 +49,7 @@ def results() -> dict[str, Any]:
     formulas = perf_counter() - start
     start = perf_counter()
     with Bar("sweep", sys.stderr) as bar:
-        found = sweep(chosen, BATCHES, CONTEXTS, progress=bar)
+        found = sweep_options(chosen, BATCHES, CONTEXTS, progress=bar)
     swept = perf_counter() - start
     start = perf_counter()
     front = pareto(found, 8192)

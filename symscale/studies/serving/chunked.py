@@ -41,7 +41,8 @@ class Chunked:
         >>> Chunked(ServerStep(2 * B / C, 2 / W_hbm)).compute_bound.threshold
         (C - W_hbm*b)/W_hbm
         """
-        return crossover(self.step.math.subs(B, b + CHUNK), self.step.weights, CHUNK)
+        tokens = b + CHUNK
+        return crossover(self.step.math.subs(B, tokens), self.step.weights.subs(B, tokens), CHUNK)
 
     @property
     def needed(self) -> Expr:
@@ -63,7 +64,8 @@ class Chunked:
         >>> Chunked(ServerStep(2 * B / C, 2 / W_hbm)).rides_free
         b <= C*S_out/(W_hbm*(S_in + S_out))
         """
-        return crossover(self.step.weights, self.step.math.subs(B, b + self.needed), b)
+        tokens = b + self.needed
+        return crossover(self.step.weights.subs(B, tokens), self.step.math.subs(B, tokens), b)
 
     @property
     def token_time(self) -> Expr:

@@ -25,6 +25,7 @@ class Option:
         seconds: of a step, in ``b`` sequences of ``S`` tokens and nothing else.
         bytes: on one chip, in the same.
         room: bytes of one chip that may be used.
+        multiple: what a batch must be a multiple of, where chips share it out.
 
     Raises:
         SymbolError: for an expression with another symbol left, or no chips.
@@ -35,6 +36,7 @@ class Option:
     seconds: Expr
     bytes: Expr
     room: float
+    multiple: int = 1
 
     def __post_init__(self) -> None:
         exact(self.chips, "chips")

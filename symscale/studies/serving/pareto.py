@@ -9,6 +9,8 @@ from symscale.algebra.errors import SymbolError
 from symscale.algebra.table import Table
 from symscale.studies.serving.sweep import Point, Sweep
 
+_NOISE = 1e-12
+
 
 @dataclass(frozen=True)
 class Frontier:
@@ -108,7 +110,8 @@ def pareto(found: Sweep, context: int | None = None) -> Frontier:
 def undominated(latency: Any, throughput: Any) -> Any:
     """Places of points that no other beats: lower latency and no less throughput, or the reverse.
 
-    In the order of rising latency; of equal points the first.
+    In the order of rising latency; of equal points the first. Throughputs that only rounding tells
+    apart are equal.
 
     >>> undominated([3, 1, 2, 2, 5], [9, 1, 1, 4, 9]).tolist()
     [1, 3, 0]
@@ -118,5 +121,5 @@ def undominated(latency: Any, throughput: Any) -> Any:
     slow, fast = np.asarray(latency, dtype=np.float64), np.asarray(throughput, dtype=np.float64)
     order = np.lexsort((-fast, slow))
     ahead = np.maximum.accumulate(fast[order])
-    before = np.concatenate(([-np.inf], ahead[:-1]))
-    return order[fast[order] > before]
+    before = np.concatenate((ahead[:1] - 1, ahead[:-1]))
+    return order[fast[order] > before + _NOISE * np.abs(before)]

@@ -27,7 +27,7 @@ class ServerStep:
 
     Attributes:
         math: seconds of arithmetic for ``B`` tokens.
-        weights: seconds to read the weights once.
+        weights: seconds to read the weights once; of experts, those that ``B`` tokens meet.
         cache: seconds to read what ``b`` sequences of ``S`` tokens have cached.
         comms: seconds of exchanges for ``B`` tokens that hide behind nothing.
         weight_bytes: bytes of the weights, all chips together.
@@ -61,7 +61,7 @@ class ServerStep:
         """
         tokens = sequences * sympify(queries, strict=True) + sympify(beside, strict=True)
         read = self.cache.subs({b: sequences, KEYS: context}, simultaneous=True)
-        busy = Maximum(self.math.subs(B, tokens), self.weights)
+        busy = Maximum(self.math.subs(B, tokens), self.weights.subs(B, tokens))
         return busy + read + self.comms.subs(B, tokens)
 
     @property

@@ -15,6 +15,8 @@ from symscale.algebra.table import Table
 from symscale.solve.numeric import numeric
 from symscale.studies.serving.options import Option
 
+_NOISE = 1e-12
+
 #: Called with the points done and all of them.
 Progress = Callable[[int, int], None]
 
@@ -115,14 +117,12 @@ class Sweep:
 
         Returns None where no point qualifies.
         """
-        import numpy as np
-
         chosen = self.fits & (self.step_time <= within)
         if context is not None:
             chosen = chosen & (self.context == self.known_context(context))[None, None, :]
         if not chosen.any():
             return None
-        return self.point(int(np.argmax(np.where(chosen, self.per_chip, -1.0))))
+        return self.point(_soonest(self.per_chip, self.step_time, chosen))
 
     def known_context(self, context: int) -> int:
         """The same context, if it was swept.
@@ -137,15 +137,13 @@ class Sweep:
 
     def table(self) -> Table:
         """For every option, the best point that fits, by tokens a second for each chip."""
-        import numpy as np
-
         rows: list[tuple[str | float | int, ...]] = []
         for place, option in enumerate(self.options):
             fits = self.fits[place]
             if not fits.any():
                 rows.append((option.name, option.chips, "none fits", "", "", ""))
                 continue
-            best = int(np.argmax(np.where(fits, self.per_chip[place], -1.0)))
+            best = _soonest(self.per_chip[place], self.step_time[place], fits)
             found = self.point(place * fits.size + best)
             where = (found.batch, found.context, found.step_time, found.per_chip)
             rows.append((option.name, option.chips, *where))
@@ -169,7 +167,7 @@ class Sweep:
         }
 
 
-def sweep(
+def sweep_options(
     options: Sequence[Option],
     batch: Sequence[int] | Any,
     context: Sequence[int] | Any,
@@ -183,11 +181,13 @@ def sweep(
         context: tokens that each has cached.
         progress: called after every block of points.
 
+    A batch that is no multiple of what the option's ways need does not fit.
+
     Raises:
         SymbolError: for nothing to sweep, or a number that is not whole and above zero.
 
     >>> from sympy import Integer
-    >>> made = sweep([Option("a", 2, b + KEYS, b * KEYS, 50)], [1, 2, 4], [10, 20])
+    >>> made = sweep_options([Option("a", 2, b + KEYS, b * KEYS, 50)], [1, 2, 4], [10, 20])
     >>> made.step_time[0].tolist()
     [[11.0, 21.0], [12.0, 22.0], [14.0, 24.0]]
     >>> made.best().batch, made.best(within=11.5).batch
@@ -204,9 +204,19 @@ def sweep(
     for place, option in enumerate(options):
         seconds[place] = numeric(option.seconds, b, KEYS)(*grid)
         fits[place] = numeric(option.bytes, b, KEYS)(*grid) <= option.room
+        fits[place] &= grid[0] % option.multiple == 0
         if progress is not None:
             progress((place + 1) * math.prod(shape[1:]), math.prod(shape))
     return Sweep(tuple(options), batches, contexts, seconds, fits)
+
+
+def _soonest(throughput: Any, step_time: Any, chosen: Any) -> int:
+    """The place of most throughput; of those that only rounding tells apart, of the least time."""
+    import numpy as np
+
+    most = np.where(chosen, throughput, -np.inf)
+    equal = most >= most.max() * (1 - _NOISE)
+    return int(np.argmin(np.where(equal, step_time, np.inf)))
 
 
 def _counts(values: Any, name: str) -> Any:

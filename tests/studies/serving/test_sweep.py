@@ -19,14 +19,16 @@ from symscale.studies.serving.bar import Bar
 from symscale.studies.serving.options import Option, options
 from symscale.studies.serving.pareto import pareto, undominated
 from symscale.studies.serving.step import ServerStep, server_step
-from symscale.studies.serving.sweep import Sweep, sweep
+from symscale.studies.serving.sweep import Sweep, sweep_options
 
 V5E = chip("tpu-v5e")
 
 
 def made() -> Sweep:
     steps = {kind: server_step("llama-3-8b", kind, kind) for kind in ("bf16", "int8")}
-    return sweep(options(steps, (1, 2, 4, 8), V5E.hbm_bytes, V5E), range(1, 65), (512, 4096))
+    return sweep_options(
+        options(steps, (1, 2, 4, 8), V5E.hbm_bytes, V5E), range(1, 65), (512, 4096)
+    )
 
 
 def test_every_point_is_its_expression() -> None:
@@ -55,7 +57,7 @@ def test_throughput_rises_with_batch_and_latency_does_not_fall(
 ) -> None:
     step = server_step("llama-3-8b", "int8", "int8")
     one = options({"int8": step}, (chips,), V5E.hbm_bytes, V5E)
-    found = sweep(one, (batch, batch + 1), (context,))
+    found = sweep_options(one, (batch, batch + 1), (context,))
     assert found.step_time[0, 0, 0] <= found.step_time[0, 1, 0]
     assert found.tokens_per_second[0, 0, 0] < found.tokens_per_second[0, 1, 0]
 
@@ -122,7 +124,9 @@ def test_exchanges_let_several_options_onto_the_frontier() -> None:
         plain.weight_bytes,
         plain.cache_bytes,
     )
-    found = sweep(options({"int8": slow}, (1, 2, 4, 8), V5E.hbm_bytes, V5E), range(1, 33), (512,))
+    found = sweep_options(
+        options({"int8": slow}, (1, 2, 4, 8), V5E.hbm_bytes, V5E), range(1, 33), (512,)
+    )
     front = pareto(found)
     assert len(front.options) > 1
     chips = [point.option.chips for point in front.points]
@@ -133,7 +137,9 @@ def test_exchanges_let_several_options_onto_the_frontier() -> None:
 def test_progress_counts_to_the_end() -> None:
     seen: list[tuple[int, int]] = []
     one = [Option(str(i), 1, b + KEYS, b * KEYS, 1e9) for i in range(3)]
-    sweep(one, range(1, 5), (10, 20), progress=lambda done, total: seen.append((done, total)))
+    sweep_options(
+        one, range(1, 5), (10, 20), progress=lambda done, total: seen.append((done, total))
+    )
     assert seen == [(8, 24), (16, 24), (24, 24)]
 
 
@@ -167,25 +173,25 @@ PLAIN = (Option("a", 1, b + KEYS, b * KEYS, 100.0),)
 )
 def test_wrong_axes(batch: Any, context: Any, said: str) -> None:
     with pytest.raises(SymbolError, match=said):
-        sweep(PLAIN, batch, context)
+        sweep_options(PLAIN, batch, context)
 
 
 def test_wrong_questions() -> None:
-    found = sweep(PLAIN, (1, 2), (10, 90))
+    found = sweep_options(PLAIN, (1, 2), (10, 90))
     with pytest.raises(SymbolError, match="say which"):
         pareto(found)
     with pytest.raises(SymbolError, match="contexts are 10, 90"):
         pareto(found, context=11)
     with pytest.raises(SymbolError, match="no option fits a context of 90"):
-        pareto(sweep(PLAIN, (2, 3), (90,)))
+        pareto(sweep_options(PLAIN, (2, 3), (90,)))
     with pytest.raises(SymbolError, match="no option"):
-        sweep((), (1,), (1,))
+        sweep_options((), (1,), (1,))
     with pytest.raises(SymbolError, match=r"still has n \(number of chips\)"):
         Option("a", 1, b / n, b, 1.0)
 
 
 def test_results_show_themselves() -> None:
-    found = sweep((*PLAIN, Option("none", 1, b + KEYS, 1000 * b, 100.0)), (1, 2), (10,))
+    found = sweep_options((*PLAIN, Option("none", 1, b + KEYS, 1000 * b, 100.0)), (1, 2), (10,))
     assert "none fits" in repr(found)
     assert found.to_dict()["points"] == 4
     front = pareto(found)

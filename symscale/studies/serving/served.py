@@ -1,0 +1,171 @@
+"""What a model's inference on a chip gives these studies: options to sweep, and a server's step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from math import prod
+from os import PathLike
+from typing import Any
+
+from sympy import Add, Expr, Symbol
+
+from symscale.algebra.errors import ModelError, ShardingError, SymbolError
+from symscale.algebra.symbols import B, W_hbm, b
+from symscale.algebra.symbols import S as KEYS
+from symscale.hardware.chip import Chip
+from symscale.hardware.chips import chip as find_chip
+from symscale.models.model import Model
+from symscale.models.model import model as find_model
+from symscale.studies.inference import Inference, inference
+from symscale.studies.inference_kernels import Method
+from symscale.studies.inference_mesh import meshes
+from symscale.studies.inference_result import InferenceResult
+from symscale.studies.serving.options import Option
+from symscale.studies.serving.step import ServerStep
+from symscale.studies.serving.sweep import Progress, Sweep, sweep_options
+
+Source = str | PathLike[str] | Mapping[str, Any] | Model
+
+
+def placed_step(found: InferenceResult) -> ServerStep:
+    """The step of one replica, as it lies on its mesh, with all numbers in but batch and context.
+
+    Seconds follow the aggregate model; what the next op waits for is not hidden.
+
+    >>> from symscale.studies.inference import inference
+    >>> llama = inference("llama-3-70b", weights="int8", kv="int8")
+    >>> step = placed_step(llama.at("tpu-v5e", chips=8, batch=32, context=8192))
+    >>> float(step.seconds().subs({b: 32, KEYS: 8192}))
+    0.01...
+    """
+    study, values = found.study, _fixed(found)
+    waiting = study.step.comms(study.network, waiting=True).values()
+    chips = prod(found.mesh.values())
+    memory = study.memory
+
+    def put(expr: Expr) -> Expr:
+        return expr.xreplace(values)
+
+    return ServerStep(
+        math=put(study.step.products),
+        weights=put(study.step.all_weights),
+        cache=put(study.step.total("cache") / W_hbm).subs(B, b),
+        comms=put(Add(*waiting)),
+        weight_bytes=chips * put(memory.weights),
+        cache_bytes=chips * put(memory.cache + memory.state).subs(B, b),
+    )
+
+
+def option_of(found: InferenceResult, name: str) -> Option:
+    """One replica's step and memory as an option of a sweep."""
+    study, values = found.study, _fixed(found)
+    seconds = study.time(found.method, found.overlap, found.on_chip)
+    return Option(
+        name,
+        prod(found.mesh.values()),
+        seconds.xreplace(values).subs(B, b),
+        study.memory.paged(found.block).total.xreplace(values).subs(B, b),
+        float(found.usable_bytes),
+        found.batch_step,
+    )
+
+
+def _fixed(found: InferenceResult) -> dict[Symbol, Expr]:
+    return {key: value for key, value in found.values.items() if key not in (B, KEYS)}
+
+
+def served_options(
+    study: Inference, chip: str | PathLike[str] | Chip, chips: Iterable[int], **how: Any
+) -> tuple[Option, ...]:
+    """Every mesh that a model's layout can have on each number of chips.
+
+    Where ways are left beyond the key/value heads, the cache is repeated in one option and dealt
+    out by sequences in another.
+
+    Args:
+        study: a model with its types and layout.
+        chip: the name of a chip, or a chip.
+        chips: numbers of chips.
+        how: ``method``, ``overlap``, ``fidelity``, ``block``, ``share`` (see :meth:`Inference.at`).
+
+    Raises:
+        ShardingError: for chips that no mesh of the layout divides the model's dims by.
+
+    >>> llama = inference("llama-3-70b", weights="int8", kv="int8")
+    >>> [o.name for o in served_options(llama, "tpu-v5e", (8, 16))]
+    ['Y=8', 'Y=8, Z=2', 'Y=8, Z=2, cache by batch']
+    """
+    found_chip = find_chip(chip)
+    made: dict[str, Option] = {}
+    for count in chips:
+        for mesh in meshes(study, count):
+            for batch in sorted({1, count}):
+                try:
+                    found = study.at(found_chip, batch=batch, context=1, **mesh, **how)
+                except ShardingError:
+                    continue
+                cut = ", cache by batch" if found.batch_step > 1 else ""
+                name = ", ".join(f"{axis}={size}" for axis, size in mesh.items()) + cut
+                made.setdefault(name, option_of(found, name))
+    return tuple(made.values())
+
+
+def sweep(
+    model: Source,
+    chip: str | PathLike[str] | Chip,
+    *,
+    chips: Sequence[int],
+    batch: Sequence[int] | Any,
+    context: Sequence[int] | Any,
+    weights: Sequence[str | None] = (None,),
+    kv: Sequence[str] = ("bf16",),
+    strategy: Sequence[str] = ("tp",),
+    method: Method = "aggregate",
+    progress: Progress | None = None,
+    **how: Any,
+) -> Sweep:
+    """Generation at every batch, context, number of chips, mesh and types.
+
+    Args:
+        model: a name of the zoo, a configuration, or a model.
+        chip: the name of a chip, or a chip.
+        chips: numbers of chips; each with all meshes that it can have.
+        batch: sequences in flight.
+        context: tokens that each has cached.
+        weights: how weights are stored; None, as the configuration says.
+        kv: element types of the cache.
+        strategy: layouts (see :func:`serving_layout`).
+        method: ``"aggregate"`` (quick to evaluate) or ``"per-op"``.
+        progress: called after every block of points.
+        how: ``overlap``, ``fidelity``, ``block``, ``share`` (see :meth:`Inference.at`).
+
+    Raises:
+        SymbolError: for nothing to sweep, or a number that is not whole and above zero.
+        ModelError: for an unknown model, or a context beyond the model's.
+        ShardingError: for chips that no mesh divides the model's dims by.
+
+    >>> found = sweep("llama-3-8b", "tpu-v5e", chips=(1, 8), batch=(1, 8), context=[4096],
+    ...               weights=("int8",))
+    >>> found.best(within=0.003).option.name
+    'int8, bf16 cache, tp, Y=8'
+    """
+    known = find_model(model)
+    found_chip = find_chip(chip)
+    made: list[Option] = []
+    for stored, cached, layout in product(weights, kv, strategy):
+        study = inference(known, weights=stored, kv=cached, strategy=layout)
+        head = f"{stored or 'own'}, {cached} cache, {layout}"
+        for option in served_options(study, found_chip, chips, method=method, **how):
+            made.append(replace(option, name=f"{head}, {option.name}"))
+    if not made:
+        raise SymbolError("nothing to sweep: give chips, weights, kv and strategy at least one")
+    found = sweep_options(made, batch, context, progress)
+    longest = known.context
+    if longest is not None and found.context.max() > longest:
+        raise ModelError(
+            f"context {int(found.context.max())}: {known.name} is made for sequences of at most "
+            f"{longest} tokens"
+        )
+    return found
