@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from symscale import model, strategy
-from symscale.algebra.symbols import B, D, F, H, K, N, T, V, symbol
+from symscale.algebra.symbols import B, D, E, F, H, K, N, T, V, k, symbol
 from symscale.models.blocks import Attention
 from symscale.models.layers import SIZES
 from symscale.models.lines.attention import attention
@@ -109,3 +109,26 @@ def test_two_axes_make_one_context() -> None:
     Run.of(made, MESH, SMALL | GQA).check()
     round_both = strategy("ring", context="YZ").shard(LAYER)
     Run.of(round_both, {"Y": 2, "Z": 2}, SMALL | GQA).check()
+
+
+EXPERTS = model("gpt-oss-20b").programs.kinds[0].program
+
+
+@pytest.mark.parametrize(
+    ("name", "expert"),
+    [
+        ("dp+cp", ""),
+        ("fsdp+tp+sp+cp", ""),
+        ("fsdp+ep+ulysses", "W"),
+        ("dp+ep+ring", "X"),
+        ("dp+ep+cp", "Z"),
+        ("fsdp+tp+ep+cp", "XZ"),
+        ("fsdp+tp+sp+ep+ring", "W"),
+    ],
+)
+def test_experts_of_cut_sequences(name: str, expert: str) -> None:
+    """Each device sorts the tokens that it holds, parts of sequences as they are."""
+    made = strategy(name, expert=expert) if expert else strategy(name)
+    mesh = dict.fromkeys(made.mesh_axes, 2)
+    sizes = {B: 64, T: 16, D: 8, E: 4, k: 2, symbol("F_e"): 4, H: 2}
+    Run.of(made.shard(EXPERTS), mesh, sizes | GQA).check()
