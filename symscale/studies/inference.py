@@ -34,6 +34,8 @@ from symscale.studies.inference_program import Served, Types, served_ends, serve
 from symscale.studies.inference_result import InferenceResult
 
 Weights = str | Format | Mapping[str, "str | Format"] | None
+#: The key of a mapping of formats under which everything not named is stored.
+OTHERS = "others"
 
 
 @dataclass(frozen=True)
@@ -188,7 +190,8 @@ def inference(
     Args:
         model: a name of the zoo, a ``config.json``, a mapping of its keys, or a model.
         weights: how weights are stored (``"int8"``, ``"int4-g128"``...), or by component
-            (``{"experts": "mxfp4"}``); what is not named is stored as the configuration says.
+            (``{"experts": "mxfp4"}``, everything else under ``"others"``); what is not named is
+            stored as the configuration says.
         kv: the element type of the cache.
         compute: the type that products with weights run in; the wider of weights and bf16 unless
             given.
@@ -225,11 +228,13 @@ def inference(
 
 def _formats(found: Model, weights: Weights) -> dict[str, Format]:
     """The format of every component."""
-    stored = stored_formats(found.config)
+    stored = dict(stored_formats(found.config))
     plain = storage_format(found.config.dtype)
     if weights is not None and not isinstance(weights, Mapping):
         return dict.fromkeys(COMPONENTS, storage_format(weights))
     chosen = {name: storage_format(kind) for name, kind in (weights or {}).items()}
+    if OTHERS in chosen:
+        plain, stored = chosen.pop(OTHERS), {}
     for name in chosen:
         if name not in found.params.components:
             known = ", ".join(found.params.components)

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from math import prod
 from os import PathLike
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from sympy import Expr, Symbol
+from sympy import Expr, Symbol, floor
 
-from symscale.algebra.errors import ModelError, ShardingError, SymbolError
+from symscale.algebra.errors import (
+    HardwareError,
+    ModelError,
+    ShardingError,
+    SymbolError,
+    SymscaleError,
+)
 from symscale.algebra.substitution import bindings, exact
 from symscale.algebra.symbols import B, S, axis, links
 from symscale.algebra.time import Overlap
 from symscale.hardware.chip import Chip
 from symscale.hardware.chips import chip as find_chip
-from symscale.hardware.figure import RATES
+from symscale.hardware.figure import RATES, MissingFigure
 from symscale.hardware.networks import Fidelity
 from symscale.hardware.placement import Placement
 from symscale.studies.inference_kernels import Method
@@ -44,9 +50,10 @@ def inference_result(
     layout: str | None = None,
     block: int = 1,
     share: float = 1.0,
+    buffers: int = 0,
     **numbers: Any,
 ) -> InferenceResult:
-    """A step of generation on a chip.
+    """A step of generation on a chip: of the meshes that its chips can have, the fastest that fits.
 
     Args:
         study: what serves.
@@ -62,6 +69,7 @@ def inference_result(
         layout: how mesh axes lie on the network, e.g. ``"Z,Y"``.
         block: tokens of a block of a paged cache.
         share: of a chip's HBM that may be used.
+        buffers: bytes of that set aside on each chip.
         numbers: mesh axes (``X``, ``Y``, ``Z``), ``M_X`` and the like, or any rate.
 
     Raises:
@@ -70,27 +78,99 @@ def inference_result(
         ShardingError: for chips that no split of the layout divides the model's dims by.
         HardwareError: for an unknown chip, or a mesh that does not fit its network.
     """
-    found = find_chip(chip)
-    _check(study, numbers, batch=batch, replicas=replicas, block=block)
-    if activations not in ("on chip", "hbm"):
-        raise SymbolError(f"activations {activations!r} is none of 'on chip', 'hbm'")
-    if not 0 < exact(share, "share") <= 1:
-        raise SymbolError(f"share = {share}: above 0 and at most 1 is wanted")
-    if batch % replicas:
-        raise SymbolError(f"a batch of {batch} is not shared evenly by {replicas} replicas")
-    length = _context(study, context)
-    options = []
-    for mesh in _meshes(study, chips, replicas, numbers):
-        made = _placed(study, found, mesh, batch // replicas, fidelity, layout, numbers)
-        one, values, place = made
-        values[B], values[S] = exact(batch // replicas, "batch"), exact(length, "context")
-        options.append(
-            InferenceResult(
-                one, found, MappingProxyType(mesh), MappingProxyType(values), batch, length,
-                replicas, method, overlap, activations == "on chip", block, float(share), place,
+    asked = {
+        "chips": chips, "batch": batch, "context": context, "replicas": replicas,
+        "method": method, "overlap": overlap, "fidelity": fidelity, "activations": activations,
+        "layout": layout, "block": block, "share": share, "buffers": buffers, **numbers,
+    }  # fmt: skip
+    return _Asked(study, find_chip(chip), MappingProxyType(asked)).best()
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A question: a study, a chip, and the numbers."""
+
+    study: Inference
+    chip: Chip
+    asked: Mapping[str, Any]
+
+    def best(self) -> InferenceResult:
+        """The fastest mesh that fits; the fastest at all if none does."""
+        asked = self.asked
+        batch, replicas = asked["batch"], asked["replicas"]
+        numbers = {name: asked[name] for name in asked if name not in _OWN}
+        _check(self.study, numbers, batch=batch, replicas=replicas, block=asked["block"])
+        if asked["activations"] not in ("on chip", "hbm"):
+            raise SymbolError(f"activations {asked['activations']!r} is none of 'on chip', 'hbm'")
+        if batch % replicas:
+            raise SymbolError(f"a batch of {batch} is not shared evenly by {replicas} replicas")
+        length = _context(self.study, asked["context"])
+        found = _meshes(self.study, asked["chips"], replicas, numbers)
+        options = _that_work(self.option(mesh, length, numbers) for mesh in found)
+        return min(options, key=lambda made: (not made.fits, made.step_time))
+
+    def option(
+        self, mesh: dict[str, int], length: int, numbers: Mapping[str, Any]
+    ) -> Callable[[], InferenceResult]:
+        """A mesh's result, to be made when it is asked for."""
+        asked = self.asked
+        batch = asked["batch"] // asked["replicas"]
+
+        def made() -> InferenceResult:
+            placed = _placed(
+                self.study, self.chip, mesh, batch, asked["fidelity"], asked["layout"], numbers
             )
-        )  # fmt: skip
-    return min(options, key=lambda made: (not made.fits, made.step_time))
+            study, values, place = placed
+            values[B], values[S] = exact(batch, "batch"), exact(length, "context")
+            return InferenceResult(
+                study, self.chip, MappingProxyType(mesh), MappingProxyType(values),
+                asked["batch"], length, asked["replicas"], asked["method"], asked["overlap"],
+                asked["activations"] == "on chip", int(asked["block"]), self.usable(), place,
+                self.study, asked,
+            )  # fmt: skip
+
+        return made
+
+    def usable(self) -> int:
+        """Bytes of a chip that may be filled."""
+        share, buffers = self.asked["share"], self.asked["buffers"]
+        if not 0 < exact(share, "share") <= 1:
+            raise SymbolError(f"share = {share}: above 0 and at most 1 is wanted")
+        left = floor(exact(share, "share") * self.chip.hbm_bytes) - buffers
+        if buffers < 0 or left <= 0:
+            raise SymbolError(f"buffers of {buffers} bytes on a chip of {self.chip.hbm_bytes}")
+        return int(left)
+
+
+#: The numbers of a question that are not a mesh's or a chip's.
+_OWN = frozenset(
+    (
+        *("chips", "batch", "context", "replicas", "method", "overlap", "fidelity"),
+        *("activations", "layout", "block", "share", "buffers"),
+    )
+)
+
+
+def _that_work(
+    options: Iterable[Callable[[], InferenceResult]],
+) -> tuple[InferenceResult, ...]:
+    """The results of the meshes that fit the network and the batch.
+
+    Raises:
+        SymscaleError: what is wrong with the first, where none does.
+    """
+    found: list[InferenceResult] = []
+    first: SymscaleError | None = None
+    for option in options:
+        try:
+            found.append(option())
+        except MissingFigure:
+            raise
+        except (HardwareError, ShardingError) as error:
+            first = first or error
+    if not found and first is not None:
+        raise first
+    return tuple(found)
 
 
 def _check(study: Inference, numbers: Mapping[str, Any], **counts: Any) -> None:

@@ -228,6 +228,8 @@ class _Counted:
         if name in self.sharded.program.weights:
             if isinstance(step.op, Lookup):
                 rows = array.dtype.bytes * step.output.elements
+                if self.multiplied(name):
+                    return [("weights", rows)]
                 return [("weights", rows), ("tables", array.bytes - rows)]
             return [("weights", array.bytes * self.touched(array, step))]
         if name in self.served.cache or name in self.served.state:
@@ -239,6 +241,11 @@ class _Counted:
         if name in self.served.appended and array is step.output:
             out.append(("cache", self.cache.bytes * array.elements))
         return out
+
+    def multiplied(self, table: str) -> bool:
+        """Whether a table is a product's weight, too, and so read whole: a tied embedding."""
+        ops = self.sharded.program.ops
+        return any(isinstance(op, Einsum) and table in {a.name for a in op.inputs} for op in ops)
 
     def touched(self, weight: Array, step: Compute) -> Expr:
         """The share of the experts that this step's tokens meet: the expected one."""

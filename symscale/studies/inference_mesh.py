@@ -10,7 +10,7 @@ from sympy import divisors
 
 from symscale.algebra.errors import ShardingError
 from symscale.algebra.substitution import evaluate
-from symscale.algebra.symbols import B, K
+from symscale.algebra.symbols import info, symbol
 from symscale.studies.inference_layout import ServingLayout
 from symscale.studies.inference_program import base
 
@@ -58,12 +58,10 @@ def meshes(study: Inference, chips: int) -> tuple[dict[str, int], ...]:
     found = tuple(_dividing(study.layout, study, known, chips))
     if found:
         return found
-    best = next((n for n in range(chips - 1, 0, -1) if any(True for _ in _dividing(
-        study.layout, study, known, n))), 1)  # fmt: skip
-    name, size = _culprit(study, known, chips)
+    works = (n for n in range(chips - 1, 1, -1) if any(_dividing(study.layout, study, known, n)))
     raise ShardingError(
-        f"{chips} chips under {study.layout.name}: {study.model.name} has {name} = {size}, which "
-        f"no split of {chips} divides; the largest number of chips that works is {best}"
+        f"{chips} chips under {study.layout.name} do not divide {_culprit(study, known, chips)} of "
+        f"{study.model.name}; the largest number below that does is {next(works, 1)}"
     )
 
 
@@ -90,11 +88,14 @@ def divides(known: tuple[tuple[str, int, tuple[str, ...]], ...], mesh: Mapping[s
 
 def _culprit(
     study: Inference, known: tuple[tuple[str, int, tuple[str, ...]], ...], chips: int
-) -> tuple[str, int]:
-    """A dim that the plainest split does not divide."""
+) -> str:
+    """A dim that the plainest split does not divide, in words."""
     mesh = split_ways(study, chips)
-    for name, size, axes in known:
-        if size % prod(mesh.get(one, 1) for one in axes):
-            return name, size
-    heads = heads_of(study)
-    return (K.name, heads) if heads else (B.name, 1)
+    failing = [
+        (name, size) for name, size, axes in known if size % prod(mesh.get(a, 1) for a in axes)
+    ]
+    if not failing or any(base(name) in ("K", "G", "N") for name, _ in failing):
+        config = study.model.config
+        return f"{config.heads} query heads over {config.kv_heads} key/value heads"
+    name, size = failing[0]
+    return f"{name} = {size} ({info(symbol(name)).meaning})"

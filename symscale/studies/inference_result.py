@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 from types import MappingProxyType
@@ -43,8 +43,23 @@ class InferenceResult:
     overlap: Overlap = "full"
     on_chip: bool = True
     block: int = 1
-    share: float = 1.0
+    usable: int = 0
     placement: Placement | None = None
+    origin: Inference | None = None
+    asked: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def again(self, **changes: Any) -> InferenceResult:
+        """The same question with some of its numbers changed.
+
+        Raises:
+            SymscaleError: as the question itself.
+
+        >>> from symscale.studies.inference import inference
+        >>> one = inference("llama-3-8b").at("h100", chips=1, batch=8, context=2048)
+        >>> one.again(chips=2).chips
+        2
+        """
+        return (self.origin or self.study).at(self.chip, **{**self.asked, **changes})
 
     def number(self, expr: Expr) -> float:
         """An expression of the study in numbers."""
@@ -154,8 +169,8 @@ class InferenceResult:
 
     @property
     def usable_bytes(self) -> int:
-        """Bytes of one chip's HBM that may be used."""
-        return int(float(self.chip.hbm_bytes) * self.share)
+        """Bytes of one chip's HBM that weights, cache and a step's own arrays may fill."""
+        return self.usable
 
     @property
     def fits(self) -> bool:
@@ -217,7 +232,7 @@ class InferenceResult:
         mesh = ", ".join(f"{name}={size}" for name, size in self.mesh.items())
         head = f"{self.study.model.name}, {self.study.layout.name}, {self.chip.name}, {mesh}"
         more = f", {self.replicas} replicas" if self.replicas > 1 else ""
-        top = f"{head}{more}; {self.batch} sequences of {self.context} tokens"
+        top = f"{head}{more}; a batch of {self.batch}, {self.context} tokens cached of each"
         return "\n".join([top, str(self.table()), *(f"note: {note}" for note in self.notes)])
 
     def _repr_html_(self) -> str:

@@ -1,0 +1,61 @@
+"""Options of the commands about serving: what serves, on what, and how its step is counted."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+Parse = Callable[[str], Any]
+
+_STRATEGIES = "tp, tp+ep, 2d, wg or ep (tp)"
+
+
+def add_serve_options(made: argparse.ArgumentParser, count: Parse, mesh: Parse) -> None:
+    """The arguments of ``symscale serve`` behind the model."""
+    made.add_argument("--chip", required=True, help="a chip, e.g. tpu-v5e (see symscale chips)")
+    made.add_argument("--chips", type=count, metavar="N", help="chips, of all replicas")
+    made.add_argument("--batch", type=count, required=True, metavar="B", help="sequences in flight")
+    made.add_argument("--context", type=count, metavar="S", help="tokens cached of each sequence")
+    made.add_argument(
+        "--prefill", type=count, metavar="P", help="and the prefill of so many tokens"
+    )
+    made.add_argument("--mfu", type=float, metavar="SHARE", help="utilisation in prefill")
+    made.add_argument("--replicas", type=count, default=1, metavar="R", help="that share the batch")
+    made.add_argument("--mesh", type=mesh, metavar="Y=..,Z=..", help="the best one unless given")
+    made.add_argument("--layout", help="order of the axes (Z,Y), links (Y=2), pods (X=dcn)")
+    made.add_argument("--explain", action="store_true", help="why the two models of a step differ")
+    for name, words in (
+        ("method", ("per-op", "aggregate")),
+        ("overlap", ("full", "critical", "none")),
+        ("fidelity", ("ideal", "ring", "latency")),
+        ("activations", ("on chip", "hbm")),
+    ):
+        made.add_argument(f"--{name}", choices=words, default=words[0], help=f"({words[0]})")
+    _add_types(made, count)
+
+
+def add_fit_options(made: argparse.ArgumentParser, count: Parse) -> None:
+    """The arguments of ``symscale fit`` behind the model."""
+    made.add_argument("--chip", required=True, help="a chip, e.g. h100 (see symscale chips)")
+    made.add_argument(
+        "--batch", type=count, default=1, metavar="B", help="sequences to be in flight (1)"
+    )
+    made.add_argument("--context", type=count, metavar="S", help="tokens cached of each sequence")
+    _add_types(made, count)
+
+
+def _add_types(made: argparse.ArgumentParser, count: Parse) -> None:
+    """What weights and cache are stored in, how they lie, and what of a chip they may fill."""
+    made.add_argument("--weights", metavar="FORMAT", help="e.g. int8 (as the config says)")
+    made.add_argument("--experts", metavar="FORMAT", help="of the experts' weights, e.g. mxfp4")
+    made.add_argument("--kv", default="bf16", metavar="DTYPE", help="of the KV cache (bf16)")
+    made.add_argument("--compute", metavar="DTYPE", help="of products with weights, e.g. fp8")
+    made.add_argument("--strategy", default="tp", help=_STRATEGIES)
+    made.add_argument(
+        "--cache", choices=("heads", "batch", "sequence"), help="what is cut beyond its heads"
+    )
+    made.add_argument("--naive", action="store_true", help="latent attention not absorbed")
+    made.add_argument("--block", type=count, default=1, metavar="N", help="tokens of a page (1)")
+    made.add_argument("--share", type=float, default=1.0, help="of HBM that may be used (1)")
+    made.add_argument("--buffers", type=count, default=0, metavar="BYTES", help="set aside a chip")
