@@ -13,8 +13,9 @@ from symscale.algebra.errors import SolveError
 from symscale.algebra.links import IDEAL, Network
 from symscale.algebra.symbols import B, axis, n
 from symscale.algebra.time import Time
-from symscale.models.decoder import two_matmul_layer
+from symscale.models.decoder import two_matmul_experts, two_matmul_layer
 from symscale.parallel.strategy import Strategy
+from symscale.programs.program import Program
 from symscale.programs.sharded import ShardedProgram
 from symscale.solve.answer import Crossover
 from symscale.solve.crossover import crossover
@@ -70,7 +71,8 @@ class ComputeBound:
 def compute_bound(
     strategy: Strategy, overlapped: bool = False, network: Network = IDEAL
 ) -> ComputeBound:
-    """When a strategy's layer of two matmuls takes longer to compute than to communicate.
+    """When a strategy's layer of two matmuls takes longer to compute than to communicate (two an
+    expert, and the way there and back, where experts are dealt out).
 
     The forward pass is compared where all mesh axes communicate in it, else the backward pass with
     the movements of the optimizer step behind it. Under two roles the chips are split in the best
@@ -87,7 +89,7 @@ def compute_bound(
     >>> compute_bound(strategy("fsdp")).per_chip
     C/(M_X*W_ici)
     """
-    sharded = strategy.shard(two_matmul_layer())
+    sharded = strategy.shard(_layer(strategy))
     passes, time = _compared(sharded, set(strategy.mesh_axes), network)
     comms = time.comms_overlapped if overlapped else time.comms
     if len(strategy.axes) == 1:
@@ -112,12 +114,16 @@ def compute_bound_on(
     >>> compute_bound_on(strategy("fsdp"), {"X": 8}, IDEAL).per_chip
     C/(M_X*W_ici)
     """
-    sharded = strategy.shard(two_matmul_layer())
+    sharded = strategy.shard(_layer(strategy))
     passes, found = _compared(sharded, set(strategy.mesh_axes), network)
     time = found.put({axis(name): size for name, size in mesh.items()})
     comms = time.comms_overlapped if overlapped else time.comms
     answer = crossover(time.math, comms, B)
     return ComputeBound(strategy, passes, time.math, comms, answer, None, overlapped, mesh)
+
+
+def _layer(strategy: Strategy) -> Program:
+    return two_matmul_experts() if "expert" in strategy.axes else two_matmul_layer()
 
 
 def _by_role(strategy: Strategy, math: Expr, comms: Expr) -> tuple[tuple[Symbol, ...], Expr, Expr]:
