@@ -9,6 +9,7 @@ from symscale.report.chapters.attention import attention_chapter
 from symscale.report.chapters.hardware import hardware_chapter, notation_chapter
 from symscale.report.chapters.model import model_chapter
 from symscale.report.chapters.plots import plots_chapter
+from symscale.report.chapters.scaling import scaling_chapter
 from symscale.report.chapters.split import split_chapter
 from symscale.report.chapters.step import mesh_text, step_chapter
 from symscale.report.chapters.strategies import strategies_chapter
@@ -35,6 +36,8 @@ def training_document(study: TrainingStudy, tick: Callable[[str], None] = quiet)
     sections += split_chapter(study)
     tick("step")
     sections += step_chapter(study)
+    tick("scaling")
+    sections += scaling_chapter(study)
     tick("attention")
     sections += attention_chapter(study)
     tick("plots")

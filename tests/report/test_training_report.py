@@ -67,13 +67,13 @@ def test_every_strategy_has_its_algorithm_and_derivation(page: Report) -> None:
 def test_html_is_one_file_without_network_or_scripts(page: Report) -> None:
     html = page.html()
     assert "<math" in html
-    assert html.count("<svg") == 2
+    assert html.count("<svg") == 3
     assert "<script" not in html
     assert not re.search(r'(?:src|href)="(?!#)', html)
 
 
 def test_both_pages_plot_the_same_numbers(page: Report) -> None:
-    assert page.latex().count(r"\begin{axis}") == page.html().count("<svg") == 2
+    assert page.latex().count(r"\begin{axis}") == page.html().count("<svg") == 3
 
 
 def test_no_raw_names_in_mathematics(page: Report) -> None:
