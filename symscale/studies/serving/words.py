@@ -46,3 +46,9 @@ LOST: Symbol = quantity(
 T_BETWEEN: Symbol = quantity(
     "t_between", r"t_{\mathrm{between}}", "between two requests for one prefix", "s"
 )
+BUFFER: Symbol = quantity(
+    "M_buffer", r"M_{\mathrm{buffer}}", "bytes of a chip that hold no weights and no cache", "byte"
+)
+REPLICAS: Symbol = quantity("r", "r", "replicas of a server", "1")
+DEMAND: Symbol = quantity("v_tokens", r"v", "tokens a second that are wanted", "token/s")
+LIMIT: Symbol = quantity("t_limit", r"t_{\mathrm{limit}}", "most seconds between two tokens", "s")
