@@ -53,6 +53,13 @@ _FUNCTIONS: dict[str, str] = {
     "strategy": "symscale.parallel.strategy",
     "inference": "symscale.studies.inference",
     "training": "symscale.studies.training",
+    "speculative": "symscale.studies.serving.speculative",
+    "disaggregate": "symscale.studies.serving.disaggregation",
+    "batching": "symscale.studies.serving.batching",
+    "prefix_cache": "symscale.studies.serving.prefix",
+    "sweep": "symscale.studies.serving.served",
+    "pareto": "symscale.studies.serving.pareto",
+    "advise": "symscale.studies.serving.advice",
 }
 # Modules; the report room can itself be called.
 _MODULES: dict[str, str] = {"report": "symscale.report", "symbols": "symscale.algebra.symbols"}

@@ -53,6 +53,13 @@ from symscale.solve.minimise import minimise as minimise
 from symscale.solve.numeric import numeric as numeric
 from symscale.solve.regimes import regimes as regimes
 from symscale.studies.inference import inference as inference
+from symscale.studies.serving.advice import advise as advise
+from symscale.studies.serving.batching import batching as batching
+from symscale.studies.serving.disaggregation import disaggregate as disaggregate
+from symscale.studies.serving.pareto import pareto as pareto
+from symscale.studies.serving.prefix import prefix_cache as prefix_cache
+from symscale.studies.serving.served import sweep as sweep
+from symscale.studies.serving.speculative import speculative as speculative
 from symscale.studies.training import training as training
 
 __version__: str
