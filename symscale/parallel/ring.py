@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sympy import Expr, Mul
+from sympy import Expr, Mul, S
 
 from symscale.algebra.links import CollectiveKind, Network
 from symscale.algebra.symbols import axis
@@ -112,6 +112,19 @@ def ringed(sharded: ShardedProgram, axes: tuple[str, ...]) -> RingProgram:
     """The same program with passes round a ring in place of its gathers along the keys."""
     shardings: Mapping[str, Array] = sharded.shardings
     return RingProgram(sharded.program, shardings, sharded.keep, sharded.sizes, ring=axes)
+
+
+def ring_buffers(sharded: ShardedProgram) -> Expr:
+    """Bytes of the blocks that arrive while others are worked on; nothing without a ring.
+
+    In the backward pass these are a block of keys, of values and of the gradients of both.
+
+    >>> from symscale.parallel.attention_layer import attention_layer
+    >>> from symscale.parallel.strategy import strategy
+    >>> ring_buffers(strategy("ring").shard(attention_layer()))
+    8*B*H*K/Z
+    """
+    return S.Zero + sum((move.buffer for move in passes(sharded.backward)), S.Zero)
 
 
 def passes(phase: Phase) -> tuple[RingPass, ...]:

@@ -13,6 +13,7 @@ from symscale.algebra.symbols import to_latex
 from symscale.algebra.table import Table
 from symscale.arrays.array import Array
 from symscale.models.remat import rematerialise
+from symscale.parallel.ring import ring_buffers
 from symscale.parallel.techniques import STATE_BYTES, Techniques
 from symscale.programs.collectives import AllGather, ReduceScatter
 from symscale.programs.ops import View
@@ -107,7 +108,7 @@ def layer_memory(share: Share, used: Techniques) -> Memory:
     sharded = share.sharded
     every = _saved(sharded)
     saved = _kept(share, every)
-    buffers = PREFETCHED * _gathered(sharded) + _unreduced(sharded)
+    buffers = PREFETCHED * _gathered(sharded) + _unreduced(sharded) + ring_buffers(sharded)
     if share.remat != "none":
         buffers += _bytes(every)
     found = _states(sharded, used)

@@ -23,6 +23,7 @@ from symscale.algebra.symbols import (
     G,
     H,
     K,
+    L,
     N,
     T,
     W_ici,
@@ -43,7 +44,7 @@ from symscale.parallel.exchanges import (
     ulysses_is_faster,
     ulysses_moves_less,
 )
-from symscale.parallel.ring import RingPass, passes
+from symscale.parallel.ring import RingPass, passes, ring_buffers
 from symscale.programs.collectives import AllGather, AllToAll, ReduceScatter
 
 TRUTH = json.loads((Path(__file__).parents[1] / "truth" / "papers_context.json").read_text("utf-8"))
@@ -146,6 +147,17 @@ def test_a_ring_keeps_one_block_more() -> None:
     assert {a.bytes for a in read} == set(gathered.values())
     again = {move.after for move in passes(ring.backward) if not move.adds}
     assert {a.name for a in again} == {"Ks", "Vs"}
+    # In reverse a block of keys, of values, and of the gradients of both are on their way.
+    assert same(ring_buffers(ring), 2 * 2 * KEYS / Z)
+    assert ring_buffers(plain) == 0
+
+
+def test_memory_of_a_step() -> None:
+    """Gathered keys and values wait for the backward pass; blocks that went by do not."""
+    gathered, ring = (training("llama-3-8b", name).formulas.memory for name in ("cp", "ring"))
+    more = gathered["activations"] - ring["activations"]
+    assert same(more, L * 2 * KEYS * (1 - 1 / Z))
+    assert same(ring["buffers"] - gathered["buffers"], 2 * 2 * KEYS / Z)
 
 
 # --- published ---------------------------------------------------------------------------------
@@ -203,7 +215,14 @@ def points(count: int, seed: int) -> list[dict]:
     out = []
     for _ in range(count):
         groups, heads = rng.choice([1, 2, 4, 8, 16]), rng.choice([1, 2, 4, 8])
-        sizes = {K: heads, N: groups * heads, G: groups, H: 128, B: 2**20, Z: 2 ** rng.randint(0, 5)}
+        sizes = {
+            K: heads,
+            N: groups * heads,
+            G: groups,
+            H: 128,
+            B: 2**20,
+            Z: 2 ** rng.randint(0, 5),
+        }
         speeds = {C: rng.randint(100, 2000) * 10**12, W_ici: rng.randint(5, 900) * 10**9}
         out.append({**sizes, **speeds, M_Z: rng.randint(1, 3), T: 2 ** rng.randint(7, 20)})
     return out
