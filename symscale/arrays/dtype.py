@@ -43,6 +43,7 @@ DTYPES = MappingProxyType(
             _made("int32", 32, symbols.C_f32),
             _made("int8", 8, symbols.C_int8),
             _made("int4", 4, symbols.C_int4),
+            _made("bool", 8, symbols.C_int8),
         )
     )
 )

@@ -112,6 +112,11 @@ def rematerialise(program: Program, policy: Policy | tuple[str, ...], fused: boo
     return made.under(policy)
 
 
+def is_held(array: Array) -> bool:
+    """Whether an array that the backward pass reads counts as memory: ids of tokens do not."""
+    return array.dtype.name != "int32"
+
+
 class _Plan:
     """A program's arrays by the memory they lie in: a regrouping of dims is the same array."""
 
@@ -132,21 +137,23 @@ class _Plan:
         for step in self.program.shard().backward.computes:
             for array in step.inputs:
                 known = array.name in arrays and array.name not in weights
-                if known and differentiable(array):
+                if known and is_held(array):
                     found[self.root(array.name)] = None
         return tuple(found)
 
     def under(self, policy: Policy | tuple[str, ...]) -> Remat:
         needed = self.needed()
         kept = frozenset(self.chosen(policy, needed)) | frozenset(
-            name for name in self.program.inputs if policy in ("block", "full")
+            name
+            for name in self.program.inputs
+            if policy in ("block", "full") and differentiable(self.program.arrays[name])
         )
         repeated, read = self.repeated(needed, kept)
         arrays = self.program.arrays
         saved = tuple(
             arrays[name]
             for name in arrays
-            if name in kept and (name in read or name in needed) and differentiable(arrays[name])
+            if name in kept and (name in read or name in needed) and is_held(arrays[name])
         )
         steps = {step.op: step for step in self.program.shard().forward.computes}
         return Remat(policy, saved, tuple(steps[op] for op in repeated))

@@ -74,7 +74,8 @@ class Strategy:
         out += [self._weight(array, array.name, "weights") for array in weights]
         for array in weights:
             out += self._training(array)
-        return tuple(str(array.short) for array in out)
+        kept = {f"d{array.name}" for array in weights} if self.techniques.gradients else set()
+        return tuple(str(array) if array.name in kept else array.short for array in out)
 
     def activation(self, array: Array, inner: bool = False) -> Array:
         """An activation as it will lie; ``inner`` ones are between attention's projections."""

@@ -21,7 +21,8 @@ class Function:
     ``stats`` and ``reverse_stats`` are how many f32 numbers a row needs from all devices when the
     dims worked along are sharded (a softmax needs its maximum and its sum).
     ``saves_output`` says that the reverse needs the result and not the operands; ``linear`` that it
-    needs neither. ``shifts`` moves every row on by one along a single dim.
+    needs neither, ``product`` that for each operand it needs the other one. ``shifts`` moves every
+    row on by one along a single dim.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Function:
     reverse_stats: int = 0
     along: bool = False
     linear: bool = False
+    product: bool = False
     saves_output: bool = False
     reduces: Reduction | None = None
     shifts: bool = False
@@ -43,7 +45,7 @@ FUNCTIONS = MappingProxyType(
         for made in (
             Function("copy", 1, 0, 0, linear=True),
             Function("add", 2, 1, 0, linear=True),
-            Function("mul", 2, 1, 1),
+            Function("mul", 2, 1, 1, product=True),
             Function("relu", 1, 1, 1),
             Function("gelu", 1, 8, 12),
             Function("silu", 1, 4, 6),

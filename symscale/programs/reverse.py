@@ -24,8 +24,8 @@ def gradient(array: Array, suffix: str = "") -> Array:
 
 
 def differentiable(array: Array) -> bool:
-    """Whether a gradient flows into this array (indices have none)."""
-    return array.dtype.name != "int32"
+    """Whether a gradient flows into this array (indices and masks have none)."""
+    return array.dtype.name not in ("int32", "bool")
 
 
 def transpose(op: Op, shared: frozenset[str] = frozenset()) -> tuple[Op, ...]:
@@ -71,6 +71,8 @@ def _for_operand(op: Op, position: int, result: Array) -> Op:
     saved: tuple[Array, ...] = op.inputs
     if op.function.linear:
         saved = ()
+    elif op.function.product:
+        saved = (op.inputs[1 - position],)
     elif op.function.saves_output:
         saved = (op.output,)
     elif op.function.reduces == "max":

@@ -12,13 +12,13 @@ from sympy import Add, Expr, S, Symbol, sympify
 from symscale.algebra.symbols import to_latex
 from symscale.algebra.table import Table
 from symscale.arrays.array import Array
-from symscale.models.remat import rematerialise
+from symscale.models.remat import is_held, rematerialise
 from symscale.parallel.ring import ring_buffers
 from symscale.parallel.techniques import STATE_BYTES, Techniques
 from symscale.programs.collectives import AllGather, ReduceScatter
 from symscale.programs.ops import View
 from symscale.programs.phase import Compute
-from symscale.programs.reverse import differentiable, gradient_name
+from symscale.programs.reverse import gradient_name
 from symscale.programs.sharded import ShardedProgram
 from symscale.studies.share import Share
 
@@ -243,5 +243,4 @@ def _is_kept(array: Array, sharded: ShardedProgram) -> bool:
     program = sharded.program
     if array.name not in program.arrays or array.name in program.weights:
         return False
-    kept = differentiable(array) or not array.name.endswith("Ids")
-    return array.name not in program.fused and kept
+    return array.name not in program.fused and is_held(array)

@@ -23,7 +23,7 @@ _TAKEN = frozenset(
     )
 )  # fmt: skip
 _DTYPES = {
-    "f32": "float32", "bf16": "bfloat16", "f16": "float16", "fp8": "float8_e4m3fn",
+    "f32": "float32", "bool": "bool_", "bf16": "bfloat16", "f16": "float16", "fp8": "float8_e4m3fn",
     "fp4": "float4_e2m1fn", "int32": "int32", "int8": "int8", "int4": "int4",
 }  # fmt: skip
 

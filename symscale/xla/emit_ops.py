@@ -116,6 +116,8 @@ class Writer:
             return lined[0]
         if op.reverse and name == "mean":
             return f"{lined[0]} / {self._count(op)}"
+        if op.reverse and op.function.product:
+            return " * ".join(lined)
         if name == "rope":
             main = step.inputs[0]
             firsts = (self._first(main, main.labels[0]), self._first(main, main.labels[-1]))

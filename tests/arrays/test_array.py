@@ -14,7 +14,7 @@ from tests.algebra.equality import assert_same
 
 SIZES = {
     "f32": 4, "bf16": 2, "f16": 2, "fp8": 1, "fp4": Rational(1, 2),
-    "int32": 4, "int8": 1, "int4": Rational(1, 2),
+    "int32": 4, "int8": 1, "int4": Rational(1, 2), "bool": 1,
 }  # fmt: skip
 
 
@@ -78,7 +78,9 @@ def test_axes_must_divide_their_dim() -> None:
     made.check({X: 4, Y: 2})
     with pytest.raises(ShardingError) as caught:
         made.check({B: 12, X: 4, Y: 2})
-    assert str(caught.value) == "mesh axis XY = 8 does not divide B = 12 of In[B_XY, D]"
+    assert str(caught.value) == (
+        "mesh axis XY = 8 does not divide B = 12 of In[B_XY, D]; the next fewer that does is 6"
+    )
     with pytest.raises(ShardingError, match=r"mesh axis \{data,Y\} = 6 does not divide D = 8"):
         array("In[D_{data,Y}]").check({D: 8, axis("data"): 3, Y: 2})
     with pytest.raises(ShardingError, match="does not divide 10 = 10 of In"):

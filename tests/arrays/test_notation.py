@@ -82,8 +82,8 @@ BAD_ARRAYS = {
     "In[B_XX]": "mesh axis X is used twice in In, at character 7 of 'In[B_X➤X]'",
     "In[B_{X,X}]": "mesh axis X is used twice in In, at character 9 of 'In[B_{X,➤X}]'",
     "In[B_X]{U_X}": "mesh axis X is used twice in In, at character 11 of 'In[B_X]{U_➤X}'",
-    "In: bf8[B]": "unknown dtype 'bf8'; known: f32, bf16, f16, fp8, fp4, int32, int8, int4; "
-    "did you mean fp8 or bf16?, at character 5 of 'In: ➤bf8[B]'",
+    "In: bf8[B]": "unknown dtype 'bf8'; known: f32, bf16, f16, fp8, fp4, int32, int8, int4, "
+    "bool; did you mean fp8 or bf16?, at character 5 of 'In: ➤bf8[B]'",
     "In[B, D": "expected ',' or ']' in In, at character 8 of 'In[B, D➤'",
     "In B]": "expected '[' and the dims of In, at character 4 of 'In ➤B]'",
     "In[B,,D]": "expected a dim of In, at character 6 of 'In[B,➤,D]'",

@@ -90,7 +90,7 @@ def reverse(
         case "max":
             return grad * (saved[0] == saved[1])
         case "mul":
-            return grad * saved[1 - wrt]
+            return grad * saved[0]
         case "relu":
             return grad * (saved[0] > 0)
         case "gelu":

@@ -73,7 +73,7 @@ def backward(program: Program, values: Values, seeds: Values, one: Devices) -> V
         if op.output.name not in grads:
             continue
         for place, array in enumerate(op.inputs):
-            if array.dtype.name != "int32":
+            if array.dtype.name not in ("int32", "bool"):
                 made = _reverse(op, place, values, grads[op.output.name], one)
                 grads[array.name] = grads.get(array.name, 0) + made
     return grads
@@ -123,6 +123,8 @@ def _pointwise_reverse(
         saved = [out]
     elif op.function.name == "max":
         saved = [lined[0], out]
+    elif op.function.name == "mul":
+        saved = [lined[1 - place]]
     else:
         saved = lined
     rows = _rows(op, labels, one)
