@@ -41,8 +41,8 @@ from symscale.arrays.mesh import Mesh as Mesh
 from symscale.hardware.chips import chip as chip
 from symscale.hardware.chips import chips as chips
 from symscale.models.model import model as model
-from symscale.parallel.table import strategies as strategies
 from symscale.parallel.strategy import strategy as strategy
+from symscale.parallel.table import strategies as strategies
 from symscale.programs.einsum import einsum as einsum
 from symscale.programs.program import program as program
 from symscale.solve.assume import given as given
