@@ -3,6 +3,10 @@
 Three parts play the role. ``cp`` gathers keys and values; ``ulysses`` exchanges the sequence for
 heads and back; ``ring`` passes keys and values round. What they move falls out of the shardings.
 
+What they leave out: every query's keys are exchanged though a window or the causal mask hides some
+of them; latent attention exchanges the keys that it makes for every head, not the latent vectors
+(the absorbed form exchanges those); a recurrence cannot be cut.
+
 Ranks of the context axis act as data ranks for weights: gradients are summed along it, and with
 FSDP (or ZeRO) weights, gradients or optimizer states are split over data and context axes together,
 as Megatron-Core's distributed optimizer and TorchTitan's FSDP have it.

@@ -13,8 +13,9 @@ from sympy import Add, Expr, S, Symbol, cancel
 
 from symscale.algebra.links import IDEAL, Network
 from symscale.algebra.symbols import T, Z, symbol
-from symscale.models.scores import is_score
+from symscale.models.scores import Causal, is_score, mean_keys
 from symscale.parallel.attention_layer import attention_layer
+from symscale.parallel.balance import Order, hottest_keys
 from symscale.parallel.ring import passes
 from symscale.parallel.sequence import core
 from symscale.parallel.strategy import strategy
@@ -64,32 +65,49 @@ def exchange_time(name: Exchange, which: Pass = "forward", network: Network = ID
     return Add(*(move.seconds(network) for move in _moves(name, which)))
 
 
-def score_time(name: Exchange, which: Pass = "forward") -> Expr:
-    """Seconds of matrix arithmetic of attention's scores on one device, all pairs counted.
+def score_time(
+    name: Exchange,
+    which: Pass = "forward",
+    causal: Causal = False,
+    order: Order = "contiguous",
+) -> Expr:
+    """Seconds of matrix arithmetic of attention's scores on the hottest device.
 
-    >>> score_time("cp")
-    4*B*H*N*T/(C*Z)
+    All pairs are counted unless ``causal``; then ranks that hold queries differ by the ``order`` of
+    their tokens (:mod:`symscale.parallel.balance`), and those that hold heads do not.
+
+    >>> score_time("cp"), score_time("cp", causal=True, order="zigzag")
+    (4*B*H*N*T/(C*Z), 2*B*H*N*T/(C*Z))
+    >>> score_time("cp", causal=True).subs(Z, 4) / score_time("ulysses", causal=True).subs(Z, 4)
+    7/4
     """
     phase: Phase = getattr(_layer(name), which)
     steps = [step for step in phase.computes if isinstance(step.op, Einsum) and is_score(step)]
-    return S.Zero + sum((step.flops / step.op.rate for step in steps), S.Zero)  # type: ignore[attr-defined]
+    mean = name == "ulysses"
+    keys = mean_keys(T, causal=causal) if mean else hottest_keys(Z, order, causal)
+    return keys / T * sum((step.flops / step.op.rate for step in steps), S.Zero)  # type: ignore[attr-defined]
 
 
-def ring_hides(which: Pass = "forward", network: Network = IDEAL) -> Crossover:
+def ring_hides(
+    which: Pass = "forward",
+    network: Network = IDEAL,
+    causal: Causal = False,
+    order: Order = "zigzag",
+) -> Crossover:
     """From how many tokens of a sequence on a device on does a ring hide behind arithmetic?
 
     Pass by pass: while a device works on one block of keys and values, the next ones arrive (in the
-    backward pass, gradients of both as well). Pairs are counted in full; under a causal mask in
-    zigzag order half of them are there, so twice the tokens are needed.
+    backward pass, gradients of both as well). Pairs are counted in full unless ``causal``; in
+    zigzag order each block then has about half of its pairs, so it takes twice the tokens.
 
     Source: Ring Attention, https://arxiv.org/abs/2310.01889, section 3.
 
-    >>> ring_hides().threshold
-    C*K/(M_Z*N*W_ici)
+    >>> ring_hides().threshold, ring_hides(causal=True).threshold
+    (C*K/(M_Z*N*W_ici), 2*C*K/(M_Z*N*W_ici))
     """
     found = passes(getattr(_layer("ring"), which))
     one = Add(*(network.time(move.kind, move.block.bytes, move.axes) for move in found))
-    work = score_time("ring", which) / (found[0].hops + 1)
+    work = score_time("ring", which, causal, order) / (found[0].hops + 1)
     return crossover(_by_block(work), _by_block(one), BLOCK)
 
 

@@ -257,11 +257,13 @@ def _parse(name: str) -> tuple[Part, ...]:
 
 def strategy(name: str | Strategy, **options: Any) -> Strategy:
     """A strategy by name: ``dp``, ``zero1``, ``zero2``, ``fsdp`` (``zero3``), ``hsdp``, ``tp``,
-    ``tp+sp``, ``tpwhole``, ``2d``, ``pp``, or several joined by ``+`` (``fsdp+tp+pp``).
+    ``tp+sp``, ``tpwhole``, ``2d``, ``cp``, ``ulysses``, ``ring``, ``ep``, ``pp``, or several joined
+    by ``+`` (``fsdp+tp+cp+pp``).
 
     Roles take mesh axes: ``data`` (X unless said), ``tensor`` (Y), ``rows`` (X, of ``2d``),
-    ``replica`` (R, of ``hsdp``), ``stage`` (P, of ``pp``). Capitals stand for one-letter axes
-    (``data="XYZ"``), another word for one axis of that name, a tuple for several such.
+    ``replica`` (R, of ``hsdp``), ``context`` (Z, of ``cp``, ``ulysses`` and ``ring``), ``expert``
+    (Z, of ``ep``), ``stage`` (P, of ``pp``). Capitals stand for one-letter axes (``data="XYZ"``),
+    another word for one axis of that name, a tuple for several such.
 
     A pipeline takes ``schedule`` (``"1f1b"`` unless said, see :func:`schedule`) and ``chunks``; any
     strategy takes the options of :class:`Techniques`: ``microbatches``, ``remat``, ``optimizer``,

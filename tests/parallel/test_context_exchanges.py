@@ -31,7 +31,10 @@ from symscale.algebra.symbols import (
     Y,
     Z,
     axis,
+    symbol,
 )  # fmt: skip
+from symscale.models.decoder import decoder
+from symscale.models.zoo import find_config
 from symscale.parallel.attention_layer import attention_layer
 from symscale.parallel.exchanges import (
     BLOCK,
@@ -158,6 +161,34 @@ def test_memory_of_a_step() -> None:
     more = gathered["activations"] - ring["activations"]
     assert same(more, L * 2 * KEYS * (1 - 1 / Z))
     assert same(ring["buffers"] - gathered["buffers"], 2 * 2 * KEYS / Z)
+
+
+def test_latent_attention_exchanges_what_its_products_meet() -> None:
+    """Plain, keys and values of every head; absorbed, the latent vectors and the rotary part."""
+    sizes = {name: symbol(name) for name in ("H_n", "H_v", "H_r", "R_kv")}
+    config = find_config("deepseek-v2-lite")
+    wanted = {
+        False: N * (sizes["H_n"] + sizes["H_v"]) + sizes["H_r"],
+        True: sizes["R_kv"] + sizes["H_r"],
+    }
+    for absorbed, elements in wanted.items():
+        layer = decoder(config, absorbed=absorbed).kinds[0].program
+        assert same(strategy("cp").shard(layer).forward.volume()[Z], 2 * B * elements)
+        assert same(
+            strategy("ring").shard(layer).forward.volume()[Z], 2 * B * elements * (Z - 1) / Z
+        )
+
+
+def test_the_hottest_device_sets_the_time() -> None:
+    whole = score_time("cp")
+    for name, order, share in (
+        ("cp", "contiguous", 1 - 1 / (2 * Z)),
+        ("ring", "zigzag", Rational(1, 2)),
+        ("ulysses", "contiguous", Rational(1, 2)),
+    ):
+        assert same(score_time(name, causal="half", order=order), whole * share)  # type: ignore[arg-type]
+    full, half = ring_hides().threshold, ring_hides(causal=True).threshold
+    assert same(half, 2 * full)
 
 
 # --- published ---------------------------------------------------------------------------------
