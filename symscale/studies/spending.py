@@ -21,7 +21,7 @@ from symscale.solve.crossover import crossover
 
 N_TOK = quantity("N_tok", r"N_{\mathrm{tok}}", "tokens of the whole run", "token")
 F_TOK = quantity("f_tok", r"f_{\mathrm{tok}}", "useful FLOPs of a token", "FLOP/token")
-MFU = quantity("MFU", r"\mathrm{MFU}", "share of the peak that is useful work")
+MFU = quantity("MFU", r"\eta_{\mathrm{MFU}}", "share of the peak that is useful work")
 C_GOT = quantity("C_got", r"C_{\mathrm{got}}", "useful FLOP/s measured on a chip", "FLOP/s")
 R_TOK = quantity(
     "r_tok", r"r_{\mathrm{tok}}", "tokens a second that a chip gets through", "token/s"
@@ -29,7 +29,7 @@ R_TOK = quantity(
 T_STEP = quantity("t_step", r"t_{\mathrm{step}}", "seconds of one step", "s")
 PRICE = quantity("c_chip", r"c_{\mathrm{chip}}", "price of one chip", "USD/(chip h)")
 POWER = quantity("P_chip", r"P_{\mathrm{chip}}", "power of one chip and its share of the host", "W")
-PUE = quantity("PUE", r"\mathrm{PUE}", "power of the building over that of its machines")
+PUE = quantity("PUE", r"\pi_{\mathrm{PUE}}", "power of the building over that of its machines")
 CARBON = quantity("g_grid", r"g_{\mathrm{grid}}", "carbon dioxide of a kilowatt-hour", "kg/kWh")
 
 DAY = 86_400
