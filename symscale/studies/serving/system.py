@@ -1,0 +1,205 @@
+"""A server in its system: what continuous batching, servers apart, chunks and drafts make of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from sympy import floor
+
+from symscale.algebra.errors import SymbolError
+from symscale.algebra.substitution import evaluate, exact
+from symscale.algebra.symbols import S as KEYS
+from symscale.algebra.symbols import b
+from symscale.algebra.table import Table
+from symscale.studies.inference_prefill import Prefill, prefill
+from symscale.studies.inference_result import InferenceResult
+from symscale.studies.serving.batching import BatchingResult, batching
+from symscale.studies.serving.chunked import Chunked, chunked
+from symscale.studies.serving.disaggregation import DisaggregationResult, disaggregate
+from symscale.studies.serving.served import placed_step
+from symscale.studies.serving.speculative import BestDraft, Speculation, speculative
+from symscale.studies.serving.transfer import TransferResult, transfer
+
+
+@dataclass(frozen=True)
+class ServingSystem:
+    """One replica of a server that answers prompts of ``prompt`` tokens with ``answer`` each.
+
+    Every step takes as long as the result's, at its context.
+
+    Attributes:
+        result: the server.
+        prefill: a prompt's prefill, on the same chips.
+        answer: tokens of an answer.
+        link: bytes/s from a server that reads prompts to one that answers them; None if not said.
+        alpha: chance that a drafted token is accepted; None without a draft.
+        draft: seconds of a step of the draft over one of the model.
+    """
+
+    result: InferenceResult
+    prefill: Prefill
+    answer: int
+    link: float | None = None
+    alpha: float | None = None
+    draft: float = 0.05
+
+    @property
+    def batch(self) -> int:
+        """Sequences in flight on one replica."""
+        return self.result.batch // self.result.replicas
+
+    @property
+    def prompt(self) -> int:
+        """Tokens of a prompt."""
+        return self.prefill.prompt
+
+    @property
+    def prompt_seconds(self) -> float:
+        """Seconds of one prompt's prefill, those that run beside it in proportion."""
+        return self.prefill.time / self.prefill.prompts
+
+    @property
+    def _numbers(self) -> dict[str, Any]:
+        return {
+            "b": self.batch,
+            "S_in": self.prompt,
+            "S_out": self.answer,
+            "t_step": self.result.step_time,
+            "t_prefill": self.prompt_seconds,
+        }
+
+    @property
+    def batching(self) -> BatchingResult:
+        """Prefills between the steps of a full batch."""
+        return batching().at(**self._numbers)
+
+    @property
+    def disaggregation(self) -> DisaggregationResult:
+        """Prefills on servers of their own."""
+        return disaggregate().at(**self._numbers)
+
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes that a prompt leaves in the cache."""
+        study = self.result.study
+        return round(float(evaluate(study.model.kv_bytes(self.prompt, study.kv), study.model)))
+
+    @property
+    def transfer(self) -> TransferResult | None:
+        """A prompt's cache on the link, where one is said."""
+        if self.link is None:
+            return None
+        sent = transfer(self.cache_bytes)
+        return sent.at(t_prefill=self.prompt_seconds, W_link=self.link)
+
+    @property
+    def smallest_link(self) -> float:
+        """Bytes/s from which on sending a prompt's cache hides behind its prefill."""
+        return self.cache_bytes / self.prompt_seconds
+
+    @cached_property
+    def chunks(self) -> Chunked:
+        """Chunks of prompts on the steps of the server."""
+        return chunked(placed_step(self.result).put({KEYS: exact(self.result.context, "context")}))
+
+    @property
+    def largest_free_chunk(self) -> int:
+        """Tokens of prompts that ride on a step before it waits for arithmetic; 0 if none do."""
+        wall = self.chunks.compute_bound.at(b=self.batch).threshold
+        return 0 if wall is None else int(floor(wall))
+
+    @cached_property
+    def speculation(self) -> Speculation:
+        """Drafting on the steps of the server."""
+        step = placed_step(self.result).formula
+        known = {KEYS: exact(self.result.context, "context"), b: exact(self.batch, "batch")}
+        return speculative(step.xreplace(known))
+
+    @cached_property
+    def best_draft(self) -> BestDraft | None:
+        """The best number of drafted tokens, where a chance is said."""
+        if self.alpha is None:
+            return None
+        return self.speculation.best_gamma(alpha=self.alpha, c_draft=self.draft)
+
+    def table(self) -> Table:
+        """The numbers."""
+        flows, apart = self.batching, self.disaggregation
+        rows: list[tuple[str, str | float | int]] = [
+            ("sequences that finish in a step", flows.finishing),
+            ("tokens evicted in a step", flows.evicted),
+            ("requests/s, prefills between steps", flows.requests),
+            ("tokens wait, times as long", flows.slowdown),
+            ("prefill servers for a generate server", apart.ratio),
+            ("bytes of cache of a prompt", self.cache_bytes),
+            ("sending hides from, bytes/s", self.smallest_link),
+            ("prompt tokens that ride free on a step", self.largest_free_chunk),
+        ]
+        sent = self.transfer
+        if sent is not None:
+            rows.append(("seconds on the link", sent.time))
+        best = self.best_draft
+        if best is not None:
+            rows += [("best drafted tokens", best.gamma), ("speed-up by drafts", best.speedup)]
+        return Table(("serving system", "value"), tuple(rows))
+
+    def __repr__(self) -> str:
+        return str(self.table())
+
+    def _repr_html_(self) -> str:
+        return self.table()._repr_html_()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers, for JSON."""
+        sent, best = self.transfer, self.best_draft
+        return {
+            "answer": self.answer,
+            "batching": self.batching.to_dict(),
+            "disaggregation": self.disaggregation.to_dict(),
+            "cache_bytes_per_prompt": self.cache_bytes,
+            "smallest_link_bytes_per_s": self.smallest_link,
+            "transfer": None if sent is None else sent.to_dict(),
+            "largest_free_chunk": self.largest_free_chunk,
+            "drafted_tokens": None if best is None else best.gamma,
+            "draft_speedup": None if best is None else best.speedup,
+        }
+
+
+def serving_system(
+    result: InferenceResult,
+    prompt: int,
+    answer: int,
+    *,
+    mfu: float | None = None,
+    link: float | None = None,
+    alpha: float | None = None,
+    draft: float = 0.05,
+) -> ServingSystem:
+    """A server in its system, with its own step and prefill.
+
+    Args:
+        result: the server.
+        prompt: tokens of a prompt.
+        answer: tokens generated for it.
+        mfu: utilisation in prefill (see :func:`prefill`).
+        link: bytes/s between servers.
+        alpha: chance that a drafted token is accepted.
+        draft: seconds of a step of the draft over one of the model.
+
+    Raises:
+        SymbolError: for a number that is not above zero, or an answer of no whole tokens.
+        ModelError: for a prompt beyond the model's context.
+
+    >>> from symscale.studies.inference import inference
+    >>> llama = inference("llama-3-70b", weights="int8", kv="int8")
+    >>> server = llama.at("tpu-v5e", chips=8, batch=32, context=8192)
+    >>> serving_system(server, prompt=4096, answer=512).batching.evicted
+    288.0
+    """
+    if not exact(answer, "answer").is_integer:
+        raise SymbolError(f"answer = {answer}: a whole number of tokens is wanted")
+    if link is not None:
+        exact(link, "link")
+    return ServingSystem(result, prefill(result, prompt, mfu=mfu), answer, link, alpha, draft)
