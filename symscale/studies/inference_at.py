@@ -264,8 +264,7 @@ def _cache_cut(
 
 def _check_batch(study: Inference, mesh: Mapping[str, int], batch: int) -> None:
     """Refuse a batch that the ways do not divide that cut it."""
-    axes = {name for _, array in study.memory.kept for name in array.dims[0].axes}
-    ways = prod(mesh[name] for name in {*axes, *study.layout.batch})
+    ways = max(study.memory.ways(mesh), prod(mesh[name] for name in study.layout.batch))
     if batch % ways:
         below = batch // ways * ways
         hint = f"the largest that works below is {below}" if below else f"{ways} is the smallest"

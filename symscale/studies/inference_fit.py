@@ -176,16 +176,33 @@ def whole_weights(study: Inference) -> Expr:
     return stored_bytes(study.model.params, study.formats["norms"], formats)
 
 
-def evenly(study: Inference, context: int) -> Crossover:
+def evenly(study: Inference, context: int, weights: Expr | int | None = None) -> Crossover:
     """From how many chips weights and ``B`` caches of this length fit, both cut evenly.
+
+    ``weights`` are bytes in place of the model's own.
 
     >>> from symscale.studies.inference import inference
     >>> evenly(inference("llama-3-70b", weights="int8", kv="int8"), 8192).threshold
     (1342177280*B + 70553706496)/M_hbm
     """
+    return crossover(n * HBM_BYTES, _needed(study, context, weights), n)
+
+
+def sequences(study: Inference, context: int, weights: Expr | int | None = None) -> Crossover:
+    """From which batch on ``n`` chips are too few, weights and cache cut evenly.
+
+    >>> from symscale.studies.inference import inference
+    >>> sequences(inference("llama-3-70b", kv="int8"), 8192, weights=2**36).threshold
+    M_hbm*n/1342177280 - 256/5
+    """
+    return crossover(_needed(study, context, weights), n * HBM_BYTES, B)
+
+
+def _needed(study: Inference, context: int, weights: Expr | int | None) -> Expr:
+    """Bytes of all weights and of ``B`` caches, held once."""
+    held = whole_weights(study) if weights is None else S(weights)
     cache = B * study.model.kv_bytes(context, study.kv)
-    needed = (whole_weights(study) + cache).xreplace(dict(study.model)).doit()
-    return crossover(n * HBM_BYTES, needed, n)
+    return (held + cache).xreplace(dict(study.model)).doit()
 
 
 def fit(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import prod
 from types import MappingProxyType
 from typing import Any
 
@@ -93,6 +94,11 @@ class ServingMemory(Mapping[str, Expr]):
     def without_working(self) -> ServingMemory:
         """Weights, cache and state alone."""
         return replace(self, working=S.Zero)
+
+    def ways(self, mesh: Mapping[str, int]) -> int:
+        """The ways over which a batch is cut, on a mesh of these sizes."""
+        axes = {name for _, array in self.kept for name in array.dims[0].axes}
+        return prod(mesh.get(name, 1) for name in axes)
 
     def put(self, values: Mapping[Symbol, Any]) -> ServingMemory:
         """The same with numbers for some symbols."""

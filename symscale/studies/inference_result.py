@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 from types import MappingProxyType
@@ -19,6 +19,7 @@ from symscale.algebra.time import HBM, MATH, Overlap
 from symscale.hardware.chip import Chip
 from symscale.hardware.placement import Placement
 from symscale.studies.inference_kernels import Method
+from symscale.studies.inference_layout import CacheCut
 
 if TYPE_CHECKING:
     from symscale.studies.inference import Inference
@@ -184,21 +185,28 @@ class InferenceResult:
 
     @cached_property
     def largest_batch(self) -> int:
-        """The largest batch that fits these chips at this context, all replicas; 0 if none does."""
-        memory = self.study.memory.paged(self.block)
+        """The largest batch that fits these chips at this context, all replicas; 0 if none does.
+
+        Where the cut of the cache is not the caller's, the better one for it is taken.
+        """
+        cuts: tuple[CacheCut, ...] = ("heads", "batch")
+        return max(map(self._largest, (self.study.layout.cache,) if self.study.chosen else cuts))
+
+    def _largest(self, cut: CacheCut) -> int:
+        layout = replace(self.study.layout, cache=cut)
+        memory = replace(self.study, layout=layout).memory.paged(self.block)
         fixed = {key: value for key, value in self.values.items() if key != B}
         empty = evaluate(memory.total.subs(B, 0), fixed)
         each = evaluate(memory.total.subs(B, 1), fixed) - empty
         room = exact(self.usable_bytes, "bytes") - empty
         whole = int(floor(room / each)) if room > 0 else 0
-        step = self.batch_step
+        step = memory.ways(self.mesh)
         return whole // step * step * self.replicas
 
     @property
     def batch_step(self) -> int:
         """What a replica's batch is a multiple of: the ways that cut it."""
-        axes = {name for _, array in self.study.memory.kept for name in array.dims[0].axes}
-        return prod(self.mesh.get(name, 1) for name in axes)
+        return self.study.memory.ways(self.mesh)
 
     @property
     def notes(self) -> tuple[str, ...]:
