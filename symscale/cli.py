@@ -152,6 +152,9 @@ def _add_train(parsers: Any) -> None:
     made.add_argument("--layout", help="order of the axes (Y,X), links (X=2), pods (X=dcn)")
     made.add_argument("--tokens", type=_count, metavar="N", help="tokens of the run, e.g. 15T")
     made.add_argument(
+        "--scaling", action="store_true", help="tokens/s on fewer and more chips at this batch"
+    )
+    made.add_argument(
         "--overlap", choices=("full", "critical", "none"), default="full", help="(full)"
     )
     made.add_argument(

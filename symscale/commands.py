@@ -72,6 +72,11 @@ def train(options: argparse.Namespace) -> None:
         found = result.remedy
         data["remedy"] = None if found is None else found.to_dict()
         text += f"\nto fit: {found or 'no single change is enough'}"
+    if options.scaling:
+        from symscale.studies.scaling import scaling_of
+
+        curve = scaling_of(result)
+        data, text = {**data, "scaling": curve.to_dict()}, f"{text}\n\n{curve!r}"
     if options.tokens is not None:
         run = training_run(result, options.tokens, **given)
         data, text = {**data, **run.to_dict()}, f"{text}\n\n{run!r}"

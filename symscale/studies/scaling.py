@@ -234,7 +234,7 @@ def strong_scaling(
     Args:
         step: the step, in symbols.
         chip: what it runs on.
-        grow: the mesh axis that takes all chips; the first of the strategy.
+        grow: the mesh axis that takes all chips; the first but the pipeline's.
         sizes: its sizes; powers of two as far as they divide the dims and fit the network.
         numbers: what :meth:`TrainingStep.at` takes: ``B``, the other mesh axes, ``overlap``,
             ``fidelity``, ``layout``, ``efficiency``...
@@ -263,14 +263,40 @@ links of mesh axis X, and tokens a second no longer grow with the chips.'
     return Scaling(name, tuple(results))
 
 
+def scaling_of(result: StepResult) -> Scaling:
+    """The curve around a step: its first axis from an eighth of its size to eight times that.
+
+    >>> from symscale.studies.training import training
+    >>> scaling_of(training("llama-3-70b", "fsdp").at("tpu-v5p", B=2**21, X=1024)).chips
+    (128, 256, 512, 1024, 2048, 4096, 8192)
+    """
+    mesh = result.mesh
+    name = _grown(result.step, None)
+    sizes = [mesh[name] * 2**i // 8 for i in range(7) if (mesh[name] * 2**i) % 8 == 0]
+    others = {one: size for one, size in mesh.items() if one != name}
+    placed = result.placement
+    order = ",".join(placed.order) if placed is not None and others else None
+    return strong_scaling(
+        result.step, result.chip, name, sizes, layout=order, **others, **given_of(result)
+    )
+
+
+def given_of(result: StepResult) -> dict[str, Any]:
+    """What a step was given besides its mesh and its place."""
+    named = {symbol.name: value for symbol, value in result.values.items()}
+    kept = {name: named[name] for name in ("B", "T", "imbalance") if name in named}
+    return {**kept, "overlap": result.overlap, "efficiency": result.step.efficiency}
+
+
 def _grown(step: TrainingStep, grow: str | None) -> str:
     names = step.strategy.mesh_axes
-    name = grow or names[0]
+    stages = "" if step.strategy.pipeline is None else step.strategy.pipeline.axis
+    name = grow or next((one for one in names if one != stages), names[0])
     if name not in names:
         raise StrategyError(
             f"{step.strategy.name} has no mesh axis {name}; it has {', '.join(names)}"
         )
-    if step.strategy.pipeline is not None and step.strategy.pipeline.axis == name:
+    if name == stages:
         raise StrategyError(f"mesh axis {name} is the pipeline's: its schedule changes with it")
     return name
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -13,8 +14,9 @@ from symscale.algebra.errors import HardwareError, ShardingError, StrategyError,
 from symscale.algebra.substitution import evaluate
 from symscale.algebra.symbols import M_X, B, C, T, W_ici, X
 from symscale.algebra.time import MATH
+from symscale.cli import main
 from symscale.studies.result import StepResult
-from symscale.studies.scaling import Scaling, strong_scaling
+from symscale.studies.scaling import Scaling, scaling_of, strong_scaling
 from symscale.studies.walls import least_wall, wall_text, walls
 
 FSDP = training("llama-3-70b", "fsdp")
@@ -165,6 +167,27 @@ def test_what_the_curve_tells() -> None:
     assert value == pytest.approx(last.tokens_per_second)
     assert isinstance(curve, Scaling)
     assert curve.words[0] in repr(curve)
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["train", "llama-3-70b", "--chip", "h100", "--chips", "256", "--batch", "1Mi"]
+    arguments += ["--strategy", "fsdp+tp", "--mesh", "X=32,Y=8", "--scaling"]
+    assert main([*arguments, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["scaling"]["chips"] == [32, 64, 128, 256, 512, 1024]
+    assert told["scaling"]["tokens_per_s"][3] == pytest.approx(told["tokens_per_s"])
+    assert main(arguments) == 0
+    assert "Up to 482 chips arithmetic hides everything" in capsys.readouterr().out
+
+
+def test_the_curve_around_a_step_with_stages() -> None:
+    step = training("llama-3-8b", "fsdp+pp", microbatches=8)
+    result = step.at("h100", B=2**20, X=16, P=4, efficiency={"math": 0.5})
+    curve = scaling_of(result)
+    assert curve.axis == "X"
+    assert result.chips in curve.chips
+    at_home = curve.results[curve.chips.index(result.chips)]
+    assert at_home.time == pytest.approx(result.time)
 
 
 def test_which_wall() -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sympy import Expr
 
-from symscale.algebra.symbols import B, T
+from symscale.algebra.symbols import T
 from symscale.report.document import Block, Cell, Section, display, equation, section, table, text
 from symscale.report.numbers import count, number, percent, seconds
 from symscale.report.plots import LinePlot, line, vline
@@ -15,7 +13,7 @@ from symscale.report.study import TrainingStudy
 from symscale.studies.budget import budget
 from symscale.studies.innermost import innermost
 from symscale.studies.run import TrainingRun, training_run
-from symscale.studies.scaling import Scaling, strong_scaling
+from symscale.studies.scaling import Scaling, given_of, scaling_of
 from symscale.studies.walls import wall_text
 
 #: Tokens of the run in the table: a round number that any other scales from.
@@ -24,39 +22,20 @@ _TOKENS = 10**12
 
 def scaling_chapter(study: TrainingStudy) -> list[Section]:
     """Tokens a second against chips, what more of them buy, and the bill of a trillion tokens."""
-    curve = _curve(study)
+    curve = scaling_of(study.result)
     blocks: list[Block] = [text(" ".join((wall_text(study.result), *curve.words)))]
     if curve.bend is not None and curve.bend.symbols is not None:
         bend = number(curve.bend.chips, "chips")
         blocks.append(display(equation(Math.name("n_bend"), curve.bend.symbols, bend)))
     blocks += [scaling_plot(curve, study.result.chips), _growths(curve)]
     if sum(size > 1 for size in study.result.mesh.values()) > 1:
-        inner = innermost(study.step, study.chip, **_numbers(study), **study.result.mesh)
+        result = study.result
+        inner = innermost(result.step, result.chip, **given_of(result), **result.mesh)
         blocks.append(text(inner.words))
     return [
         section("More chips at the same batch", *blocks),
         section("Days and the bill", *_bill(study), level=2),
     ]
-
-
-def _numbers(study: TrainingStudy) -> dict[str, Any]:
-    """What the step was given besides its mesh."""
-    values = study.result.values
-    return {
-        "B": int(values[B]), "T": int(values[T]), "overlap": study.result.overlap,
-        "efficiency": study.step.efficiency,
-    }  # fmt: skip
-
-
-def _curve(study: TrainingStudy) -> Scaling:
-    """The curve along the first axis, from an eighth of its size to eight times that."""
-    mesh, placed = study.result.mesh, study.result.placement
-    name = next(iter(mesh))
-    sizes = [mesh[name] * 2**i // 8 for i in range(7) if (mesh[name] * 2**i) % 8 == 0]
-    others = {one: size for one, size in mesh.items() if one != name}
-    order = ",".join(placed.order) if placed is not None and len(mesh) > 1 else None
-    whole: dict[str, Any] = {**others, **_numbers(study), "layout": order}
-    return strong_scaling(study.step, study.chip, name, sizes, **whole)
 
 
 def scaling_plot(curve: Scaling, here: int) -> LinePlot:
