@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sympy import Expr, Integer, Mul, Symbol
+from sympy import Expr, Integer, Mul, Symbol, divisors
 
 from symscale.algebra.errors import NotationError, ShardingError, SymbolError
 from symscale.algebra.substitution import evaluate, exact
@@ -125,19 +125,22 @@ class Array:
         """The whole array on every device."""
         return self.placed({})
 
-    def check(self, values: Mapping[Symbol, Any]) -> None:
+    def check(self, values: Mapping[Symbol, Any], shares: frozenset[str] = frozenset()) -> None:
         """Refuse numbers under which a mesh axis does not divide its dim.
 
+        Dims named in ``shares`` are even shares of something else, and need not be whole.
+
         Raises:
-            ShardingError: naming axis, dim and array.
+            ShardingError: naming axis, dim and array, and the most ways below that would do.
 
         >>> from symscale.algebra.symbols import B, X
         >>> array("In[B_X, D]").check({B: 10, X: 4})
         Traceback (most recent call last):
-        symscale.algebra.errors.ShardingError: mesh axis X = 4 does not divide B = 10 of In[B_X, D]
+        symscale.algebra.errors.ShardingError: mesh axis X = 4 does not divide B = 10 of \
+In[B_X, D]; the next fewer that does is 2
         """
         for dim in self.dims:
-            if not dim.axes:
+            if not dim.axes or dim.name in shares:
                 continue
             try:
                 size = evaluate(dim.size, values)
@@ -147,7 +150,7 @@ class Array:
             if not (size / ways).is_integer:
                 raise ShardingError(
                     f"mesh axis {axes_text(dim.axes)} = {ways} does not divide "
-                    f"{dim.name} = {size} of {self.short}"
+                    f"{dim.name} = {size} of {self.short}{_instead(size, ways)}"
                 )
 
     @property
@@ -177,6 +180,13 @@ class Array:
             "local_shape": [str(size) for size in self.local_shape],
             "bytes": str(self.bytes),
         }
+
+
+def _instead(size: Expr, ways: Expr) -> str:
+    """The most ways below these that divide a size, in words."""
+    if not (size.is_Integer and ways.is_Integer):
+        return ""
+    return f"; the next fewer that does is {max(d for d in divisors(size) if d <= ways)}"
 
 
 def _text(array: Array) -> ArrayText:

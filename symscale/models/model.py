@@ -12,7 +12,7 @@ from typing import Any
 from sympy import Expr, S, Symbol, cancel
 
 from symscale.algebra.substitution import exact
-from symscale.algebra.symbols import B, T
+from symscale.algebra.symbols import B, T, check_known
 from symscale.algebra.symbols import S as Keys
 from symscale.algebra.table import Table
 from symscale.arrays.dtype import DType
@@ -57,8 +57,9 @@ class Model(Mapping[Symbol, int]):
     163840
     """
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, capacity: Expr | int = 1) -> None:
         self.config = config
+        self.capacity = S(capacity)
 
     @cached_property
     def _sizes(self) -> Mapping[Symbol, int]:
@@ -74,10 +75,32 @@ class Model(Mapping[Symbol, int]):
         return len(self._sizes)
 
     def __hash__(self) -> int:
-        return hash(self.config)
+        return hash((self.config, self.capacity))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Model) and self.config == other.config
+        alike = isinstance(other, Model) and self.config == other.config
+        return alike and self.capacity == other.capacity  # type: ignore[attr-defined]
+
+    def stretched(self, capacity: Expr | float) -> Model:
+        """The same model whose experts' slots are so many times their even share of tokens: their
+        arithmetic, the exchange with them and their buffers are stretched.
+
+        ``capacity`` is a number or a formula: a capacity factor (padded buffers), the load
+        ``imbalance`` (tokens of the hottest rank over the mean), or their product. What a token
+        needs, :meth:`flops_per_token`, stays as it is.
+
+        Raises:
+            SymbolError: for a number that is not above zero, or a symbol of another package.
+
+        >>> from symscale.algebra.symbols import imbalance
+        >>> hot = model("mixtral-8x7b").stretched(imbalance)
+        >>> hot.programs.layer.arrays["Xe"].size
+        B*D*imbalance*k
+        """
+        if isinstance(capacity, Expr) and capacity.free_symbols:
+            check_known(capacity)
+            return Model(self.config, capacity)
+        return Model(self.config, exact(capacity, "capacity"))
 
     @property
     def name(self) -> str:
@@ -92,7 +115,7 @@ class Model(Mapping[Symbol, int]):
     @cached_property
     def programs(self) -> Decoder:
         """The layers, and the embedding and head, as programs."""
-        return decoder(self.config)
+        return decoder(self.config, self.capacity)
 
     @cached_property
     def params(self) -> Parameters:
@@ -150,7 +173,7 @@ class Model(Mapping[Symbol, int]):
 
     def _programs(self, capacity: Expr | float) -> Decoder:
         factor = exact(capacity, "capacity")
-        return self.programs if factor == 1 else decoder(self.config, factor)
+        return self.programs if factor == self.capacity else decoder(self.config, factor)
 
     def attention_flops_per_token(self, length: Expr | int = T, causal: Causal = False) -> Expr:
         """The scores' part of a token's forward FLOPs: both products with keys and values."""
@@ -166,7 +189,7 @@ class Model(Mapping[Symbol, int]):
         >>> model("llama-3-8b").flops_by_component()["mlp"]
         6*D*F*L
         """
-        parts = flops_by_component(self.programs, causal)
+        parts = flops_by_component(self._programs(1), causal)
         return MappingProxyType(
             {name: _at_length((amount / B).expand(), length) for name, amount in parts.items()}
         )

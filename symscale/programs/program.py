@@ -14,7 +14,7 @@ from symscale.arrays.dtype import DEFAULT, DTYPES
 from symscale.arrays.notation import ArrayText, StatementText, parse_statement
 from symscale.programs.functions import FUNCTIONS
 from symscale.programs.ops import Einsum, Lookup, Op, Pointwise, View, describe
-from symscale.programs.routing import ROUTES, routed
+from symscale.programs.routing import ROUTES, Routed, routed
 
 if TYPE_CHECKING:
     from symscale.programs.sharded import ShardedProgram
@@ -55,6 +55,11 @@ class Program:
         """The made arrays that no line uses."""
         used = {array.name for op in self.ops for array in op.inputs}
         return tuple(name for name in self.made if name not in used)
+
+    @property
+    def slots(self) -> frozenset[str]:
+        """Dims of experts' slots: even shares of the tokens, which need not be whole."""
+        return frozenset(op.slots for op in self.ops if isinstance(op, Routed))
 
     @property
     def parameters(self) -> Expr:

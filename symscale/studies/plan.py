@@ -163,4 +163,4 @@ def check_program(sharded: ShardedProgram, values: Mapping[Symbol, Expr]) -> Non
     for name in sharded.program.arrays:
         array = sharded.sharding(name)
         if not (loose and "b" in array.labels):
-            array.check(values)
+            array.check(values, shares=sharded.program.slots)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from sympy import cancel
+from sympy import Integer, Rational, cancel
 
-from symscale import model, strategies, strategy
-from symscale.algebra.errors import StrategyError
+from symscale import model, strategies, strategy, training
+from symscale.algebra.errors import ShardingError, StrategyError, SymbolError
 from symscale.algebra.symbols import (
     M_X,
     M_Z,
@@ -297,3 +297,71 @@ def test_the_table_shows_them_on_a_layer_of_experts() -> None:
     assert rows["ep"][2:] == ("Z: 4*B*D*k/Z", "Z: 4*B*D*k/Z", "0")
     assert "Win[E_Z, D_X, F]" in rows["fsdp+ep"][1]
     assert V not in LAYER.parameters.free_symbols
+
+
+@pytest.mark.parametrize(("ways", "fewer"), [(16, 8), (6, 4), (3, 2)])
+def test_experts_that_do_not_divide(ways: int, fewer: int) -> None:
+    step = training("mixtral-8x7b", "dp+ep")
+    with pytest.raises(ShardingError) as caught:
+        step.at(chip="h100", B=2**10 * 3 * 64, X=8, Z=ways, T=1024)
+    assert str(caught.value) == (
+        f"mesh axis Z = {ways} does not divide E = 8 of Xe[E_Z, c_X, D]; "
+        f"the next fewer that does is {fewer}"
+    )
+
+
+def test_slots_need_not_be_whole() -> None:
+    """They are a mean over tokens: 96 tokens a device to each of 64 experts, two at a time."""
+    hot = model("deepseek-v2-lite").stretched(Rational(13, 10))
+    kind = next(made for made in hot.programs.kinds if "Xe" in made.program.arrays)
+    made = strategy("ep").shard(kind.program)
+    values = {B: Integer(96 * 8), Z: Integer(8), **{s: Integer(v) for s, v in hot.items()}}
+    for name in ("Xe", "Xm"):
+        made.sharding(name).check(values, shares=kind.program.slots)
+    with pytest.raises(ShardingError, match="does not divide B"):
+        made.sharding("Xm").check({**values, B: Integer(97)}, shares=kind.program.slots)
+    with pytest.raises(ShardingError, match="does not divide E = 64"):
+        made.sharding("Xe").check({**values, Z: Integer(6)}, shares=kind.program.slots)
+
+
+def test_a_stretched_model_needs_no_more_for_a_token() -> None:
+    even, hot = model("mixtral-8x7b"), model("mixtral-8x7b").stretched(imbalance)
+    assert hot != even
+    assert hot.stretched(1) == even
+    assert hash(hot.stretched(1)) == hash(even)
+    assert hot.flops_per_token() == even.flops_per_token()
+    assert hot.params.count == even.params.count
+    one, other = (strategy("fsdp+ep").shard(made.programs.layer).forward for made in (hot, even))
+    assert cancel(one.volume()[Z] - imbalance * other.volume()[Z]) == 0
+    grown = cancel(one.flops - other.flops)
+    assert_same(grown, (imbalance - 1) * 6 * k * B * D * F_e / (X * Z))
+    for factor in (0, -1, True):
+        with pytest.raises(SymbolError):
+            even.stretched(factor)
+
+
+# --- reported faults ----------------------------------------------------------------------------
+
+
+def test_experts_on_a_device_are_those_of_its_expert_ranks() -> None:
+    """Divided by expert ranks, and by the tensor ranks that are not expert ranks: not by all tensor
+    ranks, and not kept whole everywhere.
+
+    Source: NVIDIA/Megatron-LM issue #4050 (tensor 2 ways, experts 8 ways over them, none cut).
+    """
+    made = strategy("tp+sp+ep", expert="ZY").shard(LAYER)
+    share = sum(made.sharding(name).elements for name in LAYER.weights) / LAYER.parameters
+    assert share.subs({Y: 2, Z: 4}) * 45097156608 == 5637144576
+    cut = strategy("tp+sp+ep").shard(LAYER)
+    share = sum(cut.sharding(name).elements for name in LAYER.weights) / LAYER.parameters
+    assert_same(share, 1 / (Y * Z))
+
+
+def test_experts_split_do_not_shrink_what_is_routed() -> None:
+    """Expert ranks are data ranks: they trade tokens, and each keeps as many as before.
+
+    Source: NVIDIA/Megatron-LM PR #6782 (4096 tokens, 8 of the experts, 2048 wide).
+    """
+    inside = strategy("dp+ep").shard(LAYER).sharding("Tmp").elements
+    found = inside.subs(B, 4096 * X * Z).subs({k: 8, F: 2048})
+    assert found == 67108864
