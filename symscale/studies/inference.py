@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from os import PathLike
 from types import MappingProxyType
 from typing import Any
@@ -82,22 +82,34 @@ class Inference:
         ends = served_ends(self.programs.ends, self.types, B, B)
         return (*(served_layer(kind, self.types) for kind in self.programs.kinds), ends)
 
-    @cached_property
+    @property
     def sharded(self) -> tuple[tuple[Served, ShardedProgram], ...]:
         """The same under the layout."""
+        return self._shared._sharded
+
+    @cached_property
+    def _sharded(self) -> tuple[tuple[Served, ShardedProgram], ...]:
         return tuple((served, self.layout.shard(served)) for served in self.layers)
 
-    @cached_property
+    @property
     def step(self) -> Pass:
         """A step of generation on one device."""
-        return self._sized(one_pass(self.sharded, self.kv))
+        return self._shared._step
 
     @cached_property
+    def _step(self) -> Pass:
+        return self._sized(one_pass(self._sharded, self.kv))
+
+    @property
     def prefill(self) -> Pass:
         """The forward pass of ``B/T`` prompts of ``T`` tokens; only their last tokens get logits.
 
         Attention is cut by heads, wherever the cache lies later.
         """
+        return self._shared._prefill
+
+    @cached_property
+    def _prefill(self) -> Pass:
         layout = replace(self.layout, cache="heads")
         kinds = self.model.programs.kinds
         parts = [served_layer(kind, self.types, False, self.causal) for kind in kinds]
@@ -107,12 +119,23 @@ class Inference:
     def _sized(self, made: Pass) -> Pass:
         return made.put(self.model) if self.sized else made
 
-    @cached_property
+    @property
     def memory(self) -> ServingMemory:
         """Bytes on one device by kind."""
+        return self._shared._memory
+
+    @cached_property
+    def _shared(self) -> Inference:
+        """What no network changes, made once for all meshes and chips."""
+        formats = tuple(self.formats.items())
+        how = (self.kv, self.math, self.layout, self.absorbed, self.causal, self.sized)
+        return _shared(self.model, formats, *how)
+
+    @cached_property
+    def _memory(self) -> ServingMemory:
         kinds = self.model.params.components
         tower = kinds.get("image tower", S.Zero) * self.formats["norms"].bits_per_weight / 8
-        plain = one_pass(self.sharded, self.kv)
+        plain = one_pass(self._sharded, self.kv)
         found = serving_memory(
             self.layers, self.layout, plain, self.model.state_bytes(), S.Zero + tower
         )
@@ -172,6 +195,22 @@ def _as_dtype(kind: Format) -> DType:
         return dtype(kind.name)
     except SymscaleError:
         return DType(kind.name, kind.bits_per_weight / 8, dtype("bf16").rate, kind.bits)
+
+
+@lru_cache(maxsize=64)
+def _shared(
+    model: Model,
+    formats: tuple[tuple[str, Format], ...],
+    kv: DType,
+    math: DType | None,
+    layout: ServingLayout,
+    absorbed: bool,
+    causal: Causal,
+    sized: bool,
+) -> Inference:
+    """A study on no network."""
+    held = MappingProxyType(dict(formats))
+    return Inference(model, held, kv, math, layout, absorbed, causal, sized=sized)
 
 
 def inference(
