@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from sympy import Expr, Float, Rational
+
+from symscale.algebra.symbols import S as KEYS
+from symscale.algebra.symbols import b
 from symscale.report.chapters.frontier import frontier_chapter
 from symscale.report.document import (
     Block,
@@ -23,6 +27,8 @@ from symscale.studies.serving.served import placed_step
 from symscale.studies.serving.speculative import speculative
 from symscale.studies.serving.sweep import Sweep
 from symscale.studies.serving.system import ServingSystem
+
+_DIGITS = 4
 
 
 def serving_report(
@@ -62,12 +68,16 @@ def _step(result: InferenceResult) -> list[Section]:
     held = [(kind, memory(size)) for kind, size in result.memory.items()]
     blocks: list[Block] = [
         text(
-            "A step of generation reads all weights and the cache of every sequence. In symbols of "
-            "the batch and the context, all else in numbers, the aggregate of it takes"
+            "A step of generation reads the cache of every sequence, and all weights under the "
+            "arithmetic of all tokens; exchanges run beside, or longer. In symbols, then for these "
+            "chips in ", b, " sequences of ", KEYS, " tokens with what must wait for an exchange:"
         ),
-        display(step.seconds()),
+        display(
+            ("seconds a step", result.study.formulas.time("aggregate")),
+            ("in numbers", _rounded(step.seconds())),
+        ),
         text(
-            "seconds. Kernel by kernel it takes ", seconds(result.seconds("per-op")),
+            "Kernel by kernel it takes ", seconds(result.seconds("per-op")),
             f": {result.tokens_per_second:,.0f} tokens a second, "
             f"{result.tokens_per_second_per_chip:,.0f} for each chip; it waits for "
             f"{result.bottleneck}.",
@@ -76,6 +86,12 @@ def _step(result: InferenceResult) -> list[Section]:
         table(["kind", ("on a chip", "right")], held, "What fills a chip."),
     ]  # fmt: skip
     return [section("A step of generation", *blocks)]
+
+
+def _rounded(expr: Expr) -> Expr:
+    """An expression with its fractions as decimals, for a reader."""
+    fractions = (one for one in expr.atoms(Rational) if not one.is_Integer)
+    return expr.xreplace({one: Float(one, _DIGITS) for one in fractions})
 
 
 def _system(system: ServingSystem) -> list[Section]:

@@ -13,32 +13,35 @@ from typing import Any
 
 from symscale.algebra.symbols import S as KEYS
 from symscale.algebra.symbols import b
-from symscale.hardware.chips import chip
+from symscale.studies.inference import inference
 from symscale.studies.serving.bar import Bar
-from symscale.studies.serving.options import Option, options
+from symscale.studies.serving.options import Option
 from symscale.studies.serving.pareto import pareto
-from symscale.studies.serving.step import server_step
+from symscale.studies.serving.served import served_options
 from symscale.studies.serving.sweep import sweep_options
 
 TYPES = [(w, kv) for w in ("bf16", "int8", "int4") for kv in ("bf16", "int8")]
-CHIPS = (8, 16, 32, 64, 128, 256)
+CHIPS = (8, 16, 32, 64)
 BATCHES = range(1, 257)
-CONTEXTS = range(256, 256 * 110, 256)
+CONTEXTS = range(88, 8193, 88)
 MOST_SECONDS = 2.0
 
 
 def made_options() -> tuple[Option, ...]:
-    v5e = chip("tpu-v5e")
-    steps = {f"{w}, {kv} cache": server_step("llama-3-70b", w, kv) for w, kv in TYPES}
-    return options(steps, CHIPS, v5e.hbm_bytes, v5e)
+    made: list[Option] = []
+    for weights, kv in TYPES:
+        study = inference("llama-3-70b", weights=weights, kv=kv)
+        made += served_options(study, "tpu-v5e", CHIPS, method="aggregate")
+    return tuple(made)
 
 
 def one_by_one(chosen: Option, count: int) -> float:
     """Seconds a point with SymPy alone."""
     start = perf_counter()
     for batch in range(1, count + 1):
-        float(chosen.seconds.xreplace({b: batch, KEYS: 8192}))
-        float(chosen.bytes.xreplace({b: batch, KEYS: 8192}))
+        known = {**chosen.values, b: batch, KEYS: 8192}
+        float(chosen.seconds.xreplace(known))
+        float(chosen.bytes.xreplace(known))
     return (perf_counter() - start) / count
 
 
@@ -52,7 +55,7 @@ def results() -> dict[str, Any]:
         found = sweep_options(chosen, BATCHES, CONTEXTS, progress=bar)
     swept = perf_counter() - start
     start = perf_counter()
-    front = pareto(found, 8192)
+    front = pareto(found, CONTEXTS[-1])
     frontier = perf_counter() - start
     single = one_by_one(chosen[0], 200)
     return {

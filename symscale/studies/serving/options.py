@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from sympy import Expr, Symbol
@@ -22,10 +23,11 @@ class Option:
     Attributes:
         name: what tells it from the others, such as ``"int8, 8 chips"``.
         chips: how many it takes.
-        seconds: of a step, in ``b`` sequences of ``S`` tokens and nothing else.
+        seconds: of a step, in ``b`` sequences of ``S`` tokens and the symbols of ``values``.
         bytes: on one chip, in the same.
         room: bytes of one chip that may be used.
         multiple: what a batch must be a multiple of, where chips share it out.
+        values: numbers for the other symbols; options of one formula differ in them alone.
 
     Raises:
         SymbolError: for an expression with another symbol left, or no chips.
@@ -37,10 +39,11 @@ class Option:
     bytes: Expr
     room: float
     multiple: int = 1
+    values: Mapping[Symbol, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         exact(self.chips, "chips")
-        left = (self.seconds.free_symbols | self.bytes.free_symbols) - {b, KEYS}
+        left = (self.seconds.free_symbols | self.bytes.free_symbols) - {b, KEYS, *self.values}
         if left:
             named = ", ".join(f"{s.name} ({info(s).meaning})" for s in sorted(left, key=str))
             raise SymbolError(f"option {self.name!r} still has {named}; put a number in")
@@ -68,9 +71,9 @@ def options(
     """
     made = []
     for name, step in steps.items():
+        seconds, each = step.seconds(), step.memory / n
         for count in chips:
-            here = step.put({**rates, n: count})
             shown = f"{name}, {count} chip{'s' * (count != 1)}"
-            each = here.memory / count
-            made.append(Option(shown, count, here.seconds(), each, float(hbm_bytes)))
+            known = MappingProxyType({**rates, n: count})
+            made.append(Option(shown, count, seconds, each, float(hbm_bytes), values=known))
     return tuple(made)

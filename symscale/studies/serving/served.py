@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import product
 from math import prod
 from os import PathLike
+from types import MappingProxyType
 from typing import Any
 
 from sympy import Add, Expr, Symbol
@@ -60,15 +61,16 @@ def placed_step(found: InferenceResult) -> ServerStep:
 
 def option_of(found: InferenceResult, name: str) -> Option:
     """One replica's step and memory as an option of a sweep."""
-    study, values = found.study, _fixed(found)
+    study = found.study
     seconds = study.time(found.method, found.overlap, found.on_chip)
     return Option(
         name,
         prod(found.mesh.values()),
-        seconds.xreplace(values).subs(B, b),
-        study.memory.paged(found.block).total.xreplace(values).subs(B, b),
+        seconds.xreplace({B: b}),
+        study.memory.paged(found.block).total.xreplace({B: b}),
         float(found.usable_bytes),
         found.batch_step,
+        MappingProxyType(_fixed(found)),
     )
 
 

@@ -202,8 +202,9 @@ def sweep_options(
     seconds, fits = np.empty(shape), np.empty(shape, dtype=bool)
     grid = batches[:, None], contexts[None, :]
     for place, option in enumerate(options):
-        seconds[place] = numeric(option.seconds, b, KEYS)(*grid)
-        fits[place] = numeric(option.bytes, b, KEYS)(*grid) <= option.room
+        known = option.values
+        seconds[place] = numeric(option.seconds, b, KEYS)(*grid, known)
+        fits[place] = numeric(option.bytes, b, KEYS)(*grid, known) <= option.room
         fits[place] &= grid[0] % option.multiple == 0
         if progress is not None:
             progress((place + 1) * math.prod(shape[1:]), math.prod(shape))

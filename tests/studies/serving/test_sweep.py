@@ -35,7 +35,7 @@ def test_every_point_is_its_expression() -> None:
     found = made()
     for place in range(0, len(found), 37):
         point = found.point(place)
-        known = {b: point.batch, KEYS: point.context}
+        known = {**point.option.values, b: point.batch, KEYS: point.context}
         assert point.step_time == pytest.approx(float(evaluate(point.option.seconds, known)))
         held = float(evaluate(point.option.bytes, known))
         assert point.fits == (held <= point.option.room)
