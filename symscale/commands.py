@@ -197,7 +197,7 @@ def trace(options: argparse.Namespace) -> None:
         from symscale.parallel.strategy import strategy
         from symscale.xla.bounds import derived_bounds
 
-        layer = two_matmul_layer().shard(strategy(options.strategy))
+        layer = strategy(options.strategy).shard(two_matmul_layer())
         bounds = derived_bounds(
             layer, chip(options.chip), options.mesh, options.sizes, options.training
         )
