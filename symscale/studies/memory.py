@@ -12,14 +12,12 @@ from sympy import Add, Expr, S, Symbol, sympify
 from symscale.algebra.symbols import to_latex
 from symscale.algebra.table import Table
 from symscale.arrays.array import Array
-from symscale.models.remat import is_held, rematerialise
 from symscale.parallel.ring import ring_buffers
 from symscale.parallel.techniques import STATE_BYTES, Techniques
 from symscale.programs.collectives import AllGather, ReduceScatter
-from symscale.programs.ops import View
-from symscale.programs.phase import Compute
 from symscale.programs.reverse import gradient_name
 from symscale.programs.sharded import ShardedProgram
+from symscale.studies.saved import read_back, saved
 from symscale.studies.share import Share
 
 __all__ = ["KINDS", "STATE_BYTES", "Memory", "ends_memory", "layer_memory", "shared_ends"]
@@ -106,14 +104,13 @@ def layer_memory(share: Share, used: Techniques) -> Memory:
         ModelError: for an array to be saved that the layer does not have.
     """
     sharded = share.sharded
-    every = _saved(sharded)
-    saved = _kept(share, every)
+    every, kept = read_back(sharded), saved(sharded, share.remat)
     buffers = PREFETCHED * _gathered(sharded) + _unreduced(sharded) + ring_buffers(sharded)
     if share.remat != "none":
         buffers += _bytes(every)
     found = _states(sharded, used)
     return Memory(
-        MappingProxyType({**found, "activations": _bytes(saved), "logits": S.Zero,
+        MappingProxyType({**found, "activations": _bytes(kept), "logits": S.Zero,
                           "buffers": buffers})
     )  # fmt: skip
 
@@ -125,9 +122,9 @@ def ends_memory(ends: ShardedProgram, used: Techniques) -> tuple[Memory, Memory]
     the third memory of :func:`shared_ends`.
     """
     first, last = _ends_weights(ends)
-    saved = _saved(ends) if used.remat == "none" else ()
+    kept = read_back(ends) if used.remat == "none" else ()
     logits = _logits(ends)
-    head = {"activations": _bytes(saved), "logits": _bytes(logits)}
+    head = {"activations": _bytes(kept), "logits": _bytes(logits)}
     return (
         Memory(MappingProxyType({**_states(ends, used, first), **dict.fromkeys(_WORK, S.Zero)})),
         Memory(MappingProxyType({**_states(ends, used, last), **head, "buffers": S.Zero})),
@@ -202,45 +199,3 @@ def _unreduced(sharded: ShardedProgram) -> Expr:
 
 def _bytes(arrays: Iterable[Array]) -> Expr:
     return Add(*(array.bytes for array in arrays))
-
-
-def _kept(share: Share, every: tuple[Array, ...]) -> tuple[Array, ...]:
-    """The arrays that a policy saves, in the sharding in which the backward pass reads them.
-
-    Saved by name, or for a whole layer to be computed again, they lie as they do between ops.
-    """
-    policy, sharded = share.remat, share.sharded
-    if policy == "none":
-        return every
-    names = tuple(array.name for array in rematerialise(share.kind.program, policy).saved)
-    if isinstance(policy, tuple):
-        return tuple(sharded.sharding(name) for name in policy)
-    if policy in ("block", "full"):
-        return tuple(sharded.sharding(name) for name in names)
-    read = {array.name: array for array in every}
-    return tuple(read[n] if n in read else sharded.sharding(n) for n in names)
-
-
-def _saved(sharded: ShardedProgram) -> tuple[Array, ...]:
-    """The forward arrays that the backward pass reads, in the sharding it reads them.
-
-    Regrouped dims are the same memory under another name; arrays kept on chip are made again.
-    """
-    program = sharded.program
-    same = {op.output.name: op.inputs[0].name for op in program.ops if isinstance(op, View)}
-    gathered_anew = {step.after for step in sharded.backward.collectives}
-    found: dict[tuple[str, Expr], Array] = {}
-    for step in sharded.backward.steps:
-        read = step.inputs if isinstance(step, Compute) else (step.before,)
-        for array in read:
-            if _is_kept(array, sharded) and array not in gathered_anew:
-                root = same.get(array.name, array.name)
-                found.setdefault((root, array.elements), array)
-    return tuple(found.values())
-
-
-def _is_kept(array: Array, sharded: ShardedProgram) -> bool:
-    program = sharded.program
-    if array.name not in program.arrays or array.name in program.weights:
-        return False
-    return array.name not in program.fused and is_held(array)

@@ -8,12 +8,10 @@ from functools import cached_property
 from symscale.algebra.links import Network
 from symscale.algebra.time import Time
 from symscale.models.decoder import LayerKind
-from symscale.models.remat import rematerialise
 from symscale.parallel.techniques import Remat
-from symscale.programs.collectives import Collective, Move
 from symscale.programs.phase import Compute, Phase, Step
-from symscale.programs.program import Program
 from symscale.programs.sharded import ShardedProgram
+from symscale.studies.saved import recomputed
 
 
 @dataclass(frozen=True)
@@ -31,7 +29,7 @@ class Share:
     @cached_property
     def again(self) -> Phase:
         """The part of the forward pass that is repeated."""
-        return recomputed(self.sharded, self.kind.program, self.remat)
+        return recomputed(self.sharded, self.remat)
 
     @property
     def forward(self) -> tuple[Phase, ...]:
@@ -96,37 +94,3 @@ def split_backward(sharded: ShardedProgram) -> tuple[Phase, Phase]:
 def _base(name: str) -> str:
     """A gradient's own name: a part of it is called after where it comes from."""
     return name.partition("(")[0].removesuffix("+")
-
-
-def recomputed(sharded: ShardedProgram, whole: Program, policy: Remat) -> Phase:
-    """The steps of the forward pass that a policy repeats, with the moves that feed them.
-
-    >>> from symscale.models.decoder import two_matmul_layer
-    >>> layer = two_matmul_layer()
-    >>> tensor = layer.shard("In[B, D_Y]", "Win[D, F_Y]", "Tmp[B, F_Y]", "Wout[F_Y, D]")
-    >>> print(recomputed(tensor, layer, "block"))
-    In[B, D]   = AllGather_Y In[B, D_Y]    2*B*D bytes, waits
-    Tmp[B, F_Y] = In[B, D] · Win[D, F_Y]
-    """
-    if policy == "none":
-        return Phase("recompute", ())
-    names = frozenset(rematerialise(whole, policy).recomputed)
-    weights = frozenset(sharded.program.weights)
-    needed: set[object] = set()
-    kept: list[Step] = []
-    for step in reversed(sharded.forward.steps):
-        if _repeats(step, names, weights, needed):
-            kept.append(step)
-            needed.update(step.inputs if isinstance(step, Compute) else (step.before,))
-    return Phase("recompute", tuple(reversed(kept)), sharded.forward.fused)
-
-
-def _repeats(
-    step: Step, names: frozenset[str], weights: frozenset[str], needed: set[object]
-) -> bool:
-    if isinstance(step, Compute):
-        return step.output.name in names
-    assert isinstance(step, Move)
-    if isinstance(step, Collective) and step.statistic:
-        return step.before.name.removesuffix(".stat") in names
-    return step.after in needed and step.after.name not in weights
