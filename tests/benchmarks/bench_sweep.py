@@ -1,4 +1,4 @@
-"""How long a sweep of a million points takes, beside the same points one by one.
+"""How much processor time a sweep of a million points takes, beside the same points one by one.
 
 Run it by hand: ``python tests/benchmarks/bench_sweep.py`` (``--json`` for the numbers). Nothing
 here is collected with the tests: a time is no fact of the code alone. Ratios within one run are.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 from symscale.algebra.symbols import S as KEYS
@@ -37,26 +37,26 @@ def made_options() -> tuple[Option, ...]:
 
 def one_by_one(chosen: Option, count: int) -> float:
     """Seconds a point with SymPy alone."""
-    start = perf_counter()
+    start = process_time()
     for batch in range(1, count + 1):
         known = {**chosen.values, b: batch, KEYS: 8192}
         float(chosen.seconds.xreplace(known))
         float(chosen.bytes.xreplace(known))
-    return (perf_counter() - start) / count
+    return (process_time() - start) / count
 
 
 def results() -> dict[str, Any]:
     """Points, seconds of formulas, sweep and frontier, and of a point by itself."""
-    start = perf_counter()
+    start = process_time()
     chosen = made_options()
-    formulas = perf_counter() - start
-    start = perf_counter()
+    formulas = process_time() - start
+    start = process_time()
     with Bar("sweep", sys.stderr) as bar:
         found = sweep_options(chosen, BATCHES, CONTEXTS, progress=bar)
-    swept = perf_counter() - start
-    start = perf_counter()
+    swept = process_time() - start
+    start = process_time()
     front = pareto(found, CONTEXTS[-1])
-    frontier = perf_counter() - start
+    frontier = process_time() - start
     single = one_by_one(chosen[0], 200)
     return {
         "points": len(found),
