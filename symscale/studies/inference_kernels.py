@@ -252,4 +252,5 @@ class _Counted:
         slots = next((dim.local for dim in step.inputs[0].dims if dim.name == "c"), None)
         if slots is None or "E" not in map(base, weight.labels):
             return S.One
-        return cancel(experts_touched(cancel(slots * E / k)) / E)
+        # Not over one denominator: E**B would leave the range of floats at a few hundred tokens.
+        return experts_touched(cancel(slots * E / k)) / E
