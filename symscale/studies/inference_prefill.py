@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 from sympy import Expr, Symbol
 
 from symscale.algebra.errors import ModelError, SymbolError
-from symscale.algebra.substitution import evaluate, exact
+from symscale.algebra.substitution import exact
 from symscale.algebra.symbols import B, T
 from symscale.algebra.table import Table
 from symscale.algebra.time import HBM, MATH
+from symscale.studies.inference_result import as_float
 
 if TYPE_CHECKING:
     from symscale.studies.inference_result import InferenceResult
@@ -42,7 +43,7 @@ class Prefill:
 
     def number(self, expr: Expr) -> float:
         """An expression of the prefill in numbers."""
-        return float(evaluate(expr, self.values))
+        return as_float(expr, self.values)
 
     @cached_property
     def bound(self) -> float:

@@ -9,7 +9,7 @@ from math import prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from sympy import Expr, Symbol, floor
+from sympy import Expr, Float, Symbol, floor
 
 from symscale.algebra.errors import HardwareError
 from symscale.algebra.substitution import evaluate, exact
@@ -23,6 +23,22 @@ from symscale.studies.inference_layout import CacheCut
 
 if TYPE_CHECKING:
     from symscale.studies.inference import Inference
+
+
+def as_float(expr: Expr, values: Mapping[Symbol, Expr]) -> float:
+    """An expression in floating point: the share of experts that many tokens meet is a high power.
+
+    Raises:
+        SymbolError: naming every symbol that has no value, with its meaning.
+
+    >>> from sympy import Integer, Rational
+    >>> as_float(B * (Rational(3, 4)) ** B, {B: Integer(2)})
+    1.125
+    """
+    if not expr.free_symbols <= set(values):
+        evaluate(expr, values)
+    chosen = {key: Float(values[key]) for key in expr.free_symbols}
+    return float(expr.xreplace(chosen).doit())
 
 
 @dataclass(frozen=True)
@@ -64,7 +80,7 @@ class InferenceResult:
 
     def number(self, expr: Expr) -> float:
         """An expression of the study in numbers."""
-        return float(evaluate(expr, self.values))
+        return as_float(expr, self.values)
 
     @property
     def chips(self) -> int:
@@ -156,12 +172,13 @@ class InferenceResult:
     def memory(self) -> Mapping[str, int]:
         """Bytes on one device, by kind; the cache in whole blocks."""
         kinds = self.study.memory.paged(self.block).by_kind
-        return MappingProxyType({kind: round(self.number(e)) for kind, e in kinds.items()})
+        found = {kind: round(float(evaluate(e, self.values))) for kind, e in kinds.items()}
+        return MappingProxyType(found)
 
     @property
     def needed_cache(self) -> int:
         """Bytes of cache that one device needs, blocks not filled up."""
-        return round(self.number(self.study.memory.cache))
+        return round(float(evaluate(self.study.memory.cache, self.values)))
 
     @property
     def memory_bytes(self) -> int:
