@@ -13,7 +13,7 @@ from sympy import Expr, Float, Symbol, floor
 
 from symscale.algebra.errors import HardwareError
 from symscale.algebra.substitution import evaluate, exact
-from symscale.algebra.symbols import B
+from symscale.algebra.symbols import B, axis
 from symscale.algebra.table import Table
 from symscale.algebra.time import HBM, MATH, Overlap
 from symscale.hardware.chip import Chip
@@ -81,6 +81,11 @@ class InferenceResult:
     def number(self, expr: Expr) -> float:
         """An expression of the study in numbers."""
         return as_float(expr, self.values)
+
+    @property
+    def axes(self) -> dict[Symbol, int]:
+        """The mesh axes' sizes by symbol, to be put into formulas."""
+        return {axis(name): size for name, size in self.mesh.items()}
 
     @property
     def chips(self) -> int:
