@@ -6,12 +6,19 @@ Everything heavy is imported inside the command that needs it.
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from symscale.algebra.errors import SymbolError
 from symscale.commands import show
 
 if TYPE_CHECKING:
-    from symscale.studies.inference import Inference
+    from symscale.studies.inference import Inference, Weights
+    from symscale.studies.inference_result import InferenceResult
+    from symscale.studies.serving.advice import Advice
+    from symscale.studies.serving.explore import Explored
+    from symscale.studies.serving.system import ServingSystem
 
 
 def serve(options: argparse.Namespace) -> None:
@@ -30,7 +37,99 @@ def serve(options: argparse.Namespace) -> None:
     why = difference(found)
     if options.explain:
         text = f"{text}\n\n{why!r}"
+    for more, said in _parts(options, found):
+        data, text = {**data, **more}, f"{text}\n\n{said}"
     show(options, {"ttft_s": None, **data, "methods": why.to_dict()}, text)
+
+
+def _parts(
+    options: argparse.Namespace, found: InferenceResult
+) -> Iterator[tuple[dict[str, Any], str]]:
+    """The server in its system, advice, and the sweep around it, as far as they are asked for."""
+    system = _system(options, found)
+    if system is not None:
+        yield {"system": system.to_dict()}, repr(system)
+    if options.want is not None or options.within is not None or not found.fits:
+        advice = _advice(options, found)
+        yield {"advice": advice.to_dict()}, repr(advice)
+    if options.sweep or options.pareto or options.output:
+        explored = _explored(options, found)
+        if options.sweep:
+            yield {"sweep": explored.sweep.to_dict()}, repr(explored.sweep)
+        if options.pareto:
+            yield {"pareto": explored.frontier.to_dict()}, repr(explored.frontier)
+        if options.output:
+            from symscale.report.serving import serving_report
+
+            page = serving_report(found, explored.sweep, explored.frontier, system)
+            files = [str(path) for path in page.save(options.output)]
+            yield {"files": files}, "\n".join(files)
+
+
+def _system(options: argparse.Namespace, found: InferenceResult) -> ServingSystem | None:
+    from symscale.studies.serving.system import serving_system
+
+    if options.answer is None:
+        for name in ("link", "alpha", "draft"):
+            if getattr(options, name) is not None:
+                raise SymbolError(f"--{name} says nothing without --answer G")
+        return None
+    if options.prefill is None:
+        raise SymbolError("--answer G needs the tokens of a prompt, --prefill P")
+    return serving_system(
+        found,
+        options.prefill,
+        options.answer,
+        mfu=options.mfu,
+        link=options.link,
+        alpha=options.alpha,
+        draft=0.05 if options.draft is None else options.draft,
+    )
+
+
+def _advice(options: argparse.Namespace, found: InferenceResult) -> Advice:
+    from symscale.studies.serving.advice import advise
+
+    return advise(
+        options.model,
+        options.chip,
+        chips=found.chips // found.replicas,
+        batch=found.batch // found.replicas,
+        context=found.context,
+        tokens_per_second=None if options.want is None else options.want / found.replicas,
+        latency=options.within,
+        weights=_weights(options),
+        kv=options.kv,
+        strategy=options.strategy,
+        share=options.share,
+        buffers=options.buffers,
+    )
+
+
+def _explored(options: argparse.Namespace, found: InferenceResult) -> Explored:
+    from symscale.studies.serving.bar import Bar
+    from symscale.studies.serving.explore import explore
+
+    with Bar("sweep", sys.stderr) as bar:
+        return explore(
+            options.model,
+            options.chip,
+            chips=found.chips // found.replicas,
+            batch=found.batch // found.replicas,
+            context=found.context,
+            weights=_weights(options),
+            kv=options.kv,
+            strategy=options.strategy,
+            compute=options.compute,
+            cache=options.cache,
+            absorbed=not options.naive,
+            overlap=options.overlap,
+            fidelity=options.fidelity,
+            block=options.block,
+            share=options.share,
+            buffers=options.buffers,
+            progress=bar,
+        )
 
 
 def fit(options: argparse.Namespace) -> None:
@@ -53,16 +152,21 @@ def _study(options: argparse.Namespace) -> Inference:
     """What serves, as the options have it."""
     from symscale.studies.inference import inference
 
-    weights: Any = options.weights
-    if options.experts:
-        weights = {"experts": options.experts}
-        weights |= {"others": options.weights} if options.weights else {}
     return inference(
         options.model,
-        weights=weights,
+        weights=_weights(options),
         kv=options.kv,
         compute=options.compute,
         strategy=options.strategy,
         cache=options.cache,
         absorbed=not options.naive,
     )
+
+
+def _weights(options: argparse.Namespace) -> Weights:
+    """How weights are stored: all alike, or the experts apart."""
+    if not options.experts:
+        stored: str | None = options.weights
+        return stored
+    others = {"others": options.weights} if options.weights else {}
+    return {"experts": options.experts, **others}

@@ -33,6 +33,7 @@ def add_serve_options(made: argparse.ArgumentParser, count: Parse, mesh: Parse) 
     ):
         made.add_argument(f"--{name}", choices=words, default=words[0], help=f"({words[0]})")
     _add_types(made, count)
+    _add_system(made, count)
 
 
 def add_fit_options(made: argparse.ArgumentParser, count: Parse) -> None:
@@ -59,3 +60,23 @@ def _add_types(made: argparse.ArgumentParser, count: Parse) -> None:
     made.add_argument("--block", type=count, default=1, metavar="N", help="tokens of a page (1)")
     made.add_argument("--share", type=float, default=1.0, help="of HBM that may be used (1)")
     made.add_argument("--buffers", type=count, default=0, metavar="BYTES", help="set aside a chip")
+
+
+def _add_system(made: argparse.ArgumentParser, count: Parse) -> None:
+    """What is asked of a server in its system, and of the sweep around it."""
+    group = made.add_argument_group("the server in its system")
+    group.add_argument(
+        "--answer", type=count, metavar="G", help="tokens generated for a prompt of --prefill P"
+    )
+    for name, metavar, text in (
+        ("link", "BYTES/S", "between a server that reads prompts and one that answers"),
+        ("alpha", "CHANCE", "that a drafted token is accepted"),
+        ("draft", "SHARE", "a step of the draft over one of the model (0.05)"),
+        ("want", "TOKENS/S", "tokens a second that are wanted: what to do to have them"),
+        ("within", "SECONDS", "most time between two tokens: what to do to have it"),
+    ):
+        group.add_argument(f"--{name}", type=float, metavar=metavar, help=text)
+    swept = made.add_argument_group("a sweep: batches, fewer chips, shorter contexts, other types")
+    swept.add_argument("--sweep", action="store_true", help="the best batch of every option")
+    swept.add_argument("--pareto", action="store_true", help="what no other point beats")
+    swept.add_argument("-o", "--output", metavar="DIR", help="write a report with the frontier")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from symscale.algebra.errors import ShardingError
 from symscale.hardware.chip import Chip
 from symscale.models.model import model as find_model
-from symscale.studies.inference import inference
+from symscale.studies.inference import Inference, Weights, inference
 from symscale.studies.inference_mesh import meshes
 from symscale.studies.serving.pareto import Frontier, pareto
 from symscale.studies.serving.served import Source, sweep
@@ -45,7 +45,7 @@ def explore(
     chips: int,
     batch: int,
     context: int,
-    weights: str | None = None,
+    weights: Weights = None,
     kv: str = "bf16",
     strategy: str = "tp",
     progress: Progress | None = None,
@@ -97,12 +97,14 @@ def halved(number: int, least: int = 1) -> tuple[int, ...]:
     return tuple(out)
 
 
-def _has_mesh(study: Any, chips: int) -> bool:
+def _has_mesh(study: Inference, chips: int) -> bool:
     try:
         return bool(meshes(study, chips))
     except ShardingError:
         return False
 
 
-def _with(asked: str | None, others: Iterable[str]) -> Sequence[str | None]:
-    return tuple(dict.fromkeys((asked, *others))) if asked else tuple(others)
+def _with(asked: Any, others: Iterable[str]) -> list[Any]:
+    """What was asked for, then the others."""
+    first = [] if asked is None else [asked]
+    return [*first, *(one for one in others if one != asked)]

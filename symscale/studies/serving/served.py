@@ -19,8 +19,9 @@ from symscale.hardware.chip import Chip
 from symscale.hardware.chips import chip as find_chip
 from symscale.models.model import Model
 from symscale.models.model import model as find_model
-from symscale.studies.inference import Inference, inference
+from symscale.studies.inference import Inference, Weights, inference
 from symscale.studies.inference_kernels import Method
+from symscale.studies.inference_layout import CacheCut
 from symscale.studies.inference_mesh import meshes
 from symscale.studies.inference_result import InferenceResult
 from symscale.studies.serving.options import Option
@@ -114,6 +115,15 @@ def served_options(
     return tuple(made.values())
 
 
+def _said(weights: Weights) -> str:
+    """Formats of weights in a word or a few."""
+    if weights is None or isinstance(weights, str):
+        return weights or "own"
+    if not isinstance(weights, Mapping):
+        return weights.name
+    return " ".join(f"{part} {_said(kind)}" for part, kind in weights.items())
+
+
 def sweep(
     model: Source,
     chip: str | PathLike[str] | Chip,
@@ -121,9 +131,12 @@ def sweep(
     chips: Sequence[int],
     batch: Sequence[int] | Any,
     context: Sequence[int] | Any,
-    weights: Sequence[str | None] = (None,),
+    weights: Sequence[Weights] = (None,),
     kv: Sequence[str] = ("bf16",),
     strategy: Sequence[str] = ("tp",),
+    compute: str | None = None,
+    cache: CacheCut | None = None,
+    absorbed: bool = True,
     method: Method = "aggregate",
     progress: Progress | None = None,
     **how: Any,
@@ -139,6 +152,9 @@ def sweep(
         weights: how weights are stored; None, as the configuration says.
         kv: element types of the cache.
         strategy: layouts (see :func:`serving_layout`).
+        compute: the type of products with weights (see :func:`inference`).
+        cache: where the cache lies beyond its heads; every way unless given.
+        absorbed: latent attention reads the latent vectors themselves.
         method: ``"aggregate"`` (quick to evaluate) or ``"per-op"``.
         progress: called after every block of points.
         how: ``overlap``, ``fidelity``, ``block``, ``share`` (see :meth:`Inference.at`).
@@ -157,8 +173,8 @@ def sweep(
     found_chip = find_chip(chip)
     made: list[Option] = []
     for stored, cached, layout in product(weights, kv, strategy):
-        study = inference(known, weights=stored, kv=cached, strategy=layout)
-        head = f"{stored or 'own'}, {cached} cache, {layout}"
+        study = inference(known, stored, cached, compute, layout, cache, absorbed=absorbed)
+        head = f"{_said(stored)}, {cached} cache, {layout}"
         for option in served_options(study, found_chip, chips, method=method, **how):
             made.append(replace(option, name=f"{head}, {option.name}"))
     if not made:

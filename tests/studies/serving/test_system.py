@@ -1,0 +1,174 @@
+"""A server in its system, the sweep around it, and both on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from symscale.algebra.errors import ModelError, SymbolError
+from symscale.cli import main
+from symscale.studies.inference import inference
+from symscale.studies.serving.explore import explore, halved
+from symscale.studies.serving.system import serving_system
+
+SERVER = inference("llama-3-70b", weights="int8", kv="int8").at(
+    "tpu-v5e", chips=16, batch=32, context=8192
+)
+
+
+def test_system_has_the_servers_own_times() -> None:
+    found = serving_system(SERVER, prompt=7680, answer=512, link=25e9, alpha=0.8)
+    step, prompt = SERVER.step_time, found.prompt_seconds
+    assert found.batching.requests == pytest.approx(32 / (512 * step + 32 * prompt))
+    assert found.disaggregation.ratio == pytest.approx(32 * prompt / (512 * step))
+    assert found.cache_bytes == 7680 * 163_840
+    assert found.transfer is not None
+    assert found.transfer.time == pytest.approx(7680 * 163_840 / 25e9)
+    assert found.smallest_link == pytest.approx(7680 * 163_840 / prompt)
+    assert found.best_draft is not None
+    assert found.best_draft.speedup > 1.5
+
+
+def test_chunk_that_rides_free() -> None:
+    """int8 weights under bf16 arithmetic: compute-bound from about 120 tokens, 32 of them taken."""
+    found = serving_system(SERVER, prompt=7680, answer=512)
+    chunk = found.largest_free_chunk
+    assert chunk + 32 == pytest.approx(1.97e14 / 2 / 8.19e11, rel=0.03)
+    wall = found.chunks.compute_bound.at(b=32)
+    assert not wall.holds(S_chunk=chunk)
+    assert wall.holds(S_chunk=chunk + 1)
+
+
+def test_without_a_link_or_a_draft() -> None:
+    found = serving_system(SERVER, prompt=7680, answer=512)
+    data = found.to_dict()
+    assert data["transfer"] is None
+    assert data["drafted_tokens"] is None
+    assert "seconds on the link" not in repr(found)
+
+
+def test_a_large_batch_drafts_fewer_tokens() -> None:
+    study = inference("llama-3-70b", weights="int8", kv="int8")
+    best = []
+    for batch in (8, 64, 512):
+        server = study.at("tpu-v5e", chips=16, batch=batch, context=512)
+        found = serving_system(server, prompt=256, answer=256, alpha=0.8).best_draft
+        assert found is not None
+        best.append(found.gamma)
+    assert best == sorted(best, reverse=True)
+    assert best[-1] == 0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "said"),
+    [
+        ({"answer": 1.5}, SymbolError, "answer = 1.5: a whole number"),
+        ({"prompt": 9000}, ModelError, "prompt 9000"),
+        ({"link": 0}, SymbolError, "link"),
+        ({"answer": 0}, SymbolError, "answer"),
+    ],
+)
+def test_wrong_systems(wrong: dict[str, Any], error: type[Exception], said: str) -> None:
+    asked: dict[str, Any] = {"prompt": 4096, "answer": 512}
+    with pytest.raises(error, match=said):
+        serving_system(SERVER, **{**asked, **wrong})
+
+
+# --- the sweep around a server -----------------------------------------------------------------
+
+
+def test_sweep_around_a_server() -> None:
+    found = explore(
+        "llama-3-70b", "tpu-v5e", chips=16, batch=8, context=8192, weights="int8", kv="int8"
+    )
+    chips = {option.chips for option in found.sweep.options}
+    assert chips == {1, 2, 4, 8, 16}
+    assert [int(c) for c in found.sweep.context] == [512, 1024, 2048, 4096, 8192]
+    assert found.frontier.context == 8192
+    assert all(point.fits for point in found.frontier.points)
+    asked = [option for option in found.sweep.options if option.name.startswith("int8, int8")]
+    assert asked
+    assert len(found.sweep.batch) == 512
+    assert set(found.to_dict()) == {"sweep", "pareto"}
+    assert "no other beats" in repr(found)
+
+
+def test_experts_apart() -> None:
+    found = explore(
+        "mixtral-8x7b", "h100", chips=2, batch=600, context=1024, weights={"experts": "fp8"}
+    )
+    names = {option.name.split(", ")[0] for option in found.sweep.options}
+    assert names == {"experts fp8", "bf16", "int8", "int4"}
+    assert found.sweep.batch.max() == 600
+    # Rounding at large powers must not lose a point.
+    assert (found.sweep.step_time > 0).all()
+
+
+def test_chips_without_a_mesh_are_left_out() -> None:
+    found = explore("llama-3-8b", "h100", chips=8, batch=1, context=1024)
+    assert {option.chips for option in found.sweep.options} == {1, 2, 4, 8}
+    assert halved(12, 2) == (12, 6, 3)
+
+
+# --- the command line --------------------------------------------------------------------------
+
+ASKED = (
+    "serve", "llama-3-70b", "--chip", "tpu-v5e", "--chips", "16", "--batch", "32",
+    "--context", "8192", "--weights", "int8", "--kv", "int8",
+)  # fmt: skip
+
+
+def run(capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, Any]:
+    assert main([*ASKED, *more, "--json"]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    found: dict[str, Any] = json.loads(captured.out)
+    return found
+
+
+def test_command_tells_of_the_system(capsys: pytest.CaptureFixture[str]) -> None:
+    more = ("--prefill", "7680", "--answer", "512", "--alpha", "0.8", "--link", "25e9")
+    data = run(capsys, *more)
+    own = serving_system(SERVER, prompt=7680, answer=512, link=25e9, alpha=0.8).to_dict()
+    assert data["system"] == own
+
+
+def test_command_gives_advice(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "--want", "10000")["advice"]["wall"] == "throughput"
+    assert run(capsys, "--within", "0.005")["advice"]["wall"] == "latency"
+    assert "advice" not in run(capsys)
+    assert main([*ASKED, "--chips", "8"]) == 0
+    assert "wall:" not in capsys.readouterr().out
+    assert main([*ASKED, "--chips", "8", "--batch", "64"]) == 0
+    assert "wall: size" in capsys.readouterr().out
+
+
+def test_command_sweeps_and_draws(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    data = run(capsys, "--pareto", "--sweep", "-o", str(tmp_path))
+    assert data["sweep"]["points"] == 512 * 5 * len(data["sweep"]["options"])
+    times = [point["step_time_s"] for point in data["pareto"]["points"]]
+    assert times == sorted(times)
+    assert {Path(path).suffix for path in data["files"]} >= {".tex", ".html"}
+    assert "<svg" in (tmp_path / "report.html").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--answer", "512"), "needs the tokens of a prompt, --prefill P"),
+        (("--alpha", "0.8"), "--alpha says nothing without --answer G"),
+        (("--prefill", "512", "--answer", "512", "--alpha", "1.5"), "a chance is at most 1"),
+        (("--want", "0"), "tokens_per_second"),
+    ],
+)
+def test_wrong_commands(
+    capsys: pytest.CaptureFixture[str], more: tuple[str, ...], said: str
+) -> None:
+    assert main([*ASKED, *more]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert said in captured.err
+    assert captured.err.count("\n") == 1
