@@ -56,9 +56,9 @@ def other_layouts(
         yield {**usual, **{label: wanted.get(label, ()) for label in op.output.labels}}
     used = {axis for axes in usual.values() for axis in axes}
     for label in op.summed:
-        axes = max((array.dim(label).axes for array in operands), key=len)
-        if axes and used.isdisjoint(axes):
-            yield {**usual, label: axes}
+        for axes in dict.fromkeys(array.dim(label).axes for array in operands):
+            if axes and used.isdisjoint(axes):
+                yield {**usual, label: axes}
 
 
 def cheapest(

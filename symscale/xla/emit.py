@@ -15,6 +15,7 @@ from symscale.programs.collectives import Move
 from symscale.programs.ops import Edge, Einsum, Op, Pointwise
 from symscale.programs.phase import AddGradients, Compute, Phase
 from symscale.programs.reverse import differentiable, gradient_name
+from symscale.programs.routing import Routed
 from symscale.programs.sharded import ShardedProgram
 from symscale.xla.emit_module import Module, Written, function_source, tuple_source
 from symscale.xla.emit_names import partition_specs, quoted, spec_source
@@ -118,9 +119,12 @@ class _Auto:
         """How the derived forward pass computes every result, before it is moved."""
         return {step.output.name: step for step in self.sharded.forward.computes}
 
-    def _copy(self, variable: str, lying: Array, fetched: Array) -> str:
-        """An operand as the op takes it: a line of its own where it is moved and that is stated."""
-        if not self.pinned or lying == fetched:
+    def _copy(self, op: Op, variable: str, lying: Array, fetched: Array) -> str:
+        """An operand as the op takes it: a line of its own where it is moved and that is stated.
+
+        It always is for tokens on the way to experts, where each group keeps to itself.
+        """
+        if not (self.pinned or isinstance(op, Routed)) or lying == fetched:
             return variable
         key = self.module.spec(fetched.short, fetched)
         copy = self.module.names.of(key)
@@ -137,10 +141,11 @@ class _Auto:
 
     def _line(self, op: Op, stated: Array) -> None:
         names = self.module.names
-        step = Compute(op, op.inputs, op.output)
         computed = self._computed[stated.name]
+        # Groups of tokens that keep to themselves are as many as the derived pass cuts.
+        step = computed if isinstance(op, Routed) else Compute(op, op.inputs, op.output)
         operands = [
-            self._copy(names.of(array.name), self._stated(array.name), fetched)
+            self._copy(op, names.of(array.name), self._stated(array.name), fetched)
             for array, fetched in zip(op.inputs, _operands(computed), strict=True)
         ]
         made = self.writer.expression(step, operands)
@@ -176,7 +181,7 @@ class _Auto:
 
     def _backward_line(self, step: Compute, roots: _Roots) -> str:
         operands = [
-            self._copy(self._root(roots.of(array)), roots.of(array), array)
+            self._copy(step.op, self._root(roots.of(array)), roots.of(array), array)
             for array in _operands(step)
         ]
         operands += [self._kept(step, name) for name in kept_rows(step.op)]
@@ -198,7 +203,7 @@ class _Auto:
         lines = []
         for part in parts:
             variables = [
-                self._copy(self._root(roots.of(array)), roots.of(array), array)
+                self._copy(part.op, self._root(roots.of(array)), roots.of(array), array)
                 for array in part.inputs
             ]
             operands = ", ".join(

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from types import MappingProxyType
 
+from symscale.xla.emit_routing import TEXTS
+
 _TEXTS = (
     '''
 def added(values, dims):
@@ -203,7 +205,7 @@ def _name(text: str) -> str:
 
 
 #: Source of each function, by its name.
-FUNCTIONS = MappingProxyType({_name(text): text.strip() for text in _TEXTS})
+FUNCTIONS = MappingProxyType({_name(text): text.strip() for text in (*_TEXTS, *TEXTS)})
 
 #: Functions whose reverse needs what the forward pass kept of each row: the names of those numbers.
 KEPT = MappingProxyType({"rmsnorm": ("scale",), "layernorm": ("mean", "scale")})

@@ -10,8 +10,10 @@ from string import ascii_letters
 from symscale.arrays.array import Array
 from symscale.programs.ops import Edge, Einsum, Lookup, Op, Pointwise, View
 from symscale.programs.phase import AddGradients, Compute
+from symscale.programs.routing import Pick, Routed
 from symscale.xla.emit_functions import FUNCTIONS, KEPT
 from symscale.xla.emit_names import axes_source, dtype_source
+from symscale.xla.emit_routing import routed_source
 from symscale.xla.emit_setting import Setting, XlaError
 
 
@@ -41,13 +43,16 @@ class Writer:
             return f"{operands[0]}.reshape({self.shape(step.output)})"
         if isinstance(op, Lookup):
             return self._lookup(op, step, operands)
+        if isinstance(op, Pick | Routed):
+            return routed_source(self, op, step, operands)
         if isinstance(op, Edge):
-            return self._call("edge", operands[0], *_way(op))
+            return self.call("edge", operands[0], *_way(op))
         if isinstance(op, Pointwise):
             return self._pointwise(op, step, operands)
         raise XlaError(f"no JAX is known for {type(op).__name__.lower()}")
 
-    def _call(self, name: str, *arguments: str) -> str:
+    def call(self, name: str, *arguments: str) -> str:
+        """A call of one of the functions that a written program carries."""
         self.called.add(name)
         return f"{name}({', '.join(arguments)})"
 
@@ -62,7 +67,7 @@ class Writer:
         left, right, out = ("".join(letters[x] for x in a.labels) for a in (*op.inputs, op.output))
         return f"{left},{right}->{out}"
 
-    def _first(self, array: Array, label: str) -> str:
+    def first(self, array: Array, label: str) -> str:
         """Where a device's part of a dim begins."""
         axes = array.dim(label).axes
         if not (self.local and axes):
@@ -72,12 +77,12 @@ class Writer:
 
     def _lookup(self, op: Lookup, step: Compute, operands: Sequence[str]) -> str:
         if op.reverse:
-            first = self._first(step.output, op.row)
-            return self._call("scattered", *operands, str(self.shape(step.output)), first)
+            first = self.first(step.output, op.row)
+            return self.call("scattered", *operands, str(self.shape(step.output)), first)
         table = step.inputs[1]
         if not self.local:
             return f'jnp.take({operands[1]}, {operands[0]}, axis=0, mode="clip")'
-        return self._call("taken", operands[1], operands[0], self._first(table, op.row))
+        return self.call("taken", operands[1], operands[0], self.first(table, op.row))
 
     def _pointwise(self, op: Pointwise, step: Compute, operands: Sequence[str]) -> str:
         lined = [
@@ -90,7 +95,7 @@ class Writer:
             return self._reduction(op, lined[0], lost)
         made = self._function(op, step, lined, kept)
         if lost:
-            made = self._call("added", made, str(lost))
+            made = self.call("added", made, str(lost))
         rest = tuple(label for label in op.labels if label not in op.summed)
         made = aligned(made, rest, op.output.labels)
         if not set(op.output.labels) <= {x for array in op.inputs for x in array.labels}:
@@ -101,7 +106,7 @@ class Writer:
         if op.function.reduces == "max":
             return f"jnp.max({operand}, axis={lost})"
         share = f"{operand} / {self._count(op)}" if op.function.reduces == "mean" else operand
-        return self._call("added", share, str(lost))
+        return self.call("added", share, str(lost))
 
     def _count(self, op: Pointwise) -> int:
         """How many elements a whole row has."""
@@ -111,7 +116,7 @@ class Writer:
     def _function(self, op: Pointwise, step: Compute, lined: list[str], kept: list[str]) -> str:
         name = op.function.name
         if op.function.shifts:
-            return self._call("shifted" if kept else "shift", *lined, *kept, *_way(op))
+            return self.call("shifted" if kept else "shift", *lined, *kept, *_way(op))
         if op.reverse and name in ("copy", "add", "sum"):
             return lined[0]
         if op.reverse and name == "mean":
@@ -120,16 +125,16 @@ class Writer:
             return " * ".join(lined)
         if name == "rope":
             main = step.inputs[0]
-            firsts = (self._first(main, main.labels[0]), self._first(main, main.labels[-1]))
-            return self._call("rope", lined[0], "-1" if op.reverse else "1", *firsts)
+            firsts = (self.first(main, main.labels[0]), self.first(main, main.labels[-1]))
+            return self.call("rope", lined[0], "-1" if op.reverse else "1", *firsts)
         row = [str(self._places(op)), self._axes(step), str(self._count(op))] if op.over else []
         if not op.reverse:
-            return self._call(name, *lined, *row)
+            return self.call(name, *lined, *row)
         if f"{name}_reverse" in FUNCTIONS:
             row = row if name != "max" else []
-            return self._call(f"{name}_reverse", str(op.wrt), *lined, *kept, *row)
+            return self.call(f"{name}_reverse", str(op.wrt), *lined, *kept, *row)
         self.called.add(name)
-        return self._call("reverse", name, str(op.wrt), *lined)
+        return self.call("reverse", name, str(op.wrt), *lined)
 
     def _places(self, op: Pointwise) -> tuple[int, ...]:
         return tuple(op.labels.index(label) for label in op.over)

@@ -53,6 +53,16 @@ def test_the_smaller_operand_moves() -> None:
     assert [move.before.name for move in moved.collectives] == ["B", "C"]
 
 
+def test_a_router_under_sharded_weights_is_reduced() -> None:
+    """The tokens' own axis is left cut though the weight is cut along the same dim by more axes, as
+    XLA does: a token's few scores are smaller than its vector."""
+    lines = ("A[I_X, J_Y]", "B[J_XZ, K]", "C[I_X, K]")
+    sizes = {"I": 64, "J": 64, "K": 8, **MESH, "Z": 2}
+    found = PRODUCT.shard(*lines, sizes=sizes).forward
+    assert found.collectives[-1].name == "AllReduce_Y"
+    assert {move.before.name for move in found.collectives} == {"B", "C"}
+
+
 def test_textbook_rules_do_not_turn_with_the_sizes() -> None:
     """FSDP gathers weights at any batch, a product cut along its sum is reduced."""
     layer = program("In[B, D] * Win[D, F] -> Tmp[B, F]", "Tmp[B, F] * Wout[F, D] -> Out[B, D]")
