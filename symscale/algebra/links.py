@@ -25,7 +25,7 @@ class Network(Protocol):
         """Seconds that a collective of this volume takes over these mesh axes."""
         ...
 
-    def resource(self, axes: Sequence[str]) -> str:
+    def resource(self, axes: Sequence[str], kind: CollectiveKind = "AllGather") -> str:
         """The name of what the collective occupies; two on one resource queue up."""
         ...
 
@@ -52,7 +52,7 @@ class IdealTorus:
             return volume * Rational(1, 4) * slowest / W_ici
         return volume / self.bandwidth(axes)
 
-    def resource(self, axes: Sequence[str]) -> str:
+    def resource(self, axes: Sequence[str], kind: CollectiveKind = "AllGather") -> str:
         """Each mesh axis has links of its own."""
         return "".join(axes) if all(len(name) == 1 for name in axes) else ",".join(axes)
 

@@ -106,16 +106,19 @@ class Hierarchy:
             return volume * share / level.rate
         return volume * share / (together * level.rate)
 
-    def resource(self, axes: Sequence[str]) -> str:
-        """The links of the level that binds a gather over these axes; the outermost if unknown."""
-        level = self.binding(axes)
+    def resource(self, axes: Sequence[str], kind: Kind = "AllGather") -> str:
+        """The links of the level that binds a collective over these axes; if unknown, the outermost.
+
+        An AllToAll may wait for another level than a gather: less of it stays within a node.
+        """
+        level = self.binding(axes, kind)
         if level == self.place:
-            return self.inner.resource(self._inner(axes))
+            return self.inner.resource(self._inner(axes), kind)
         return port(next(one.rate for one in self.levels if one.name == level))
 
-    def binding(self, axes: Sequence[str]) -> str:
-        """The level that a gather over these axes waits for; the outermost if rates are unknown."""
-        times = self.by_level("AllGather", Integer(1), axes)
+    def binding(self, axes: Sequence[str], kind: Kind = "AllGather") -> str:
+        """The level that a collective over these axes waits for; unknown rates: the outermost."""
+        times = self.by_level(kind, Integer(1), axes)
         known = {name: self._number(value) for name, value in times.items()}
         if all(value.is_number for value in known.values()):
             return max(known, key=lambda name: known[name])

@@ -55,7 +55,7 @@ class Trimmed:
             return Integer(0)
         return self.inner.time(kind, volume, left)
 
-    def resource(self, axes: Sequence[str]) -> str:
+    def resource(self, axes: Sequence[str], kind: CollectiveKind = "AllGather") -> str:
         """What the axes that are left occupy."""
         left = tuple(name for name in axes if name not in self.trivial)
-        return self.inner.resource(left or axes)
+        return self.inner.resource(left or axes, kind)

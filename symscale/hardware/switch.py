@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 from sympy import Expr, Integer, ceiling, log, sympify
 
 from symscale.algebra.errors import HardwareError
+from symscale.algebra.links import CollectiveKind
 from symscale.algebra.symbols import W_nvlink, axis, t_hop
 from symscale.hardware.fidelity import (
     Fidelity,
@@ -121,7 +122,7 @@ class Switch:
         seconds = volume / self.rate
         return seconds + t_hop if self.fidelity == "latency" else seconds
 
-    def resource(self, axes: Sequence[str]) -> str:
+    def resource(self, axes: Sequence[str], kind: CollectiveKind = "AllGather") -> str:
         """All axes share the device's one port.
 
         >>> Switch().resource(["X", "Y"])
@@ -194,7 +195,7 @@ class FullMesh:
         seconds = volume / self.link
         return seconds + t_hop if self.fidelity == "latency" else seconds
 
-    def resource(self, axes: Sequence[str]) -> str:
+    def resource(self, axes: Sequence[str], kind: CollectiveKind = "AllGather") -> str:
         """All axes share the device's links."""
         return port(self.link)
 

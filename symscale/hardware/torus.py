@@ -9,7 +9,7 @@ from typing import Any
 from sympy import Add, Expr, Integer, Rational, floor, sympify
 
 from symscale.algebra.errors import HardwareError
-from symscale.algebra.links import IDEAL
+from symscale.algebra.links import IDEAL, CollectiveKind
 from symscale.algebra.maximum import Maximum
 from symscale.algebra.symbols import W_ici, axis, links, t_hop
 from symscale.hardware.edges import Edge
@@ -139,7 +139,7 @@ class Torus:
             return seconds
         return seconds + t_hop * Add(*(self._distance(name, distances[name]) for name in names))
 
-    def resource(self, axes: Sequence[str]) -> str:
+    def resource(self, axes: Sequence[str], kind: CollectiveKind = "AllGather") -> str:
         """Each mesh axis has links of its own.
 
         >>> Torus().resource(["X", "Y"])

@@ -170,7 +170,7 @@ class Phase:
         for move in self.collectives:
             if statistics or not move.statistic:
                 seconds = move.seconds(network)
-                where = network.resource(move.axes)
+                where = network.resource(move.axes, move.kind)
                 if seconds != 0:
                     terms.append(TimeTerm(where, seconds, move.axes, move.critical))
         return Time.of(*terms).merged()

@@ -88,7 +88,11 @@ class Pace:
         out = self.shares[-1].sharded.sharding("Out")
         volume = visits * out.bytes.xreplace({B: B / self.microbatches})
         seconds = self.network.time("CollectivePermute", volume, axes)
-        return (TimeTerm(self.network.resource(axes), seconds, axes),) if seconds != 0 else ()
+        return (
+            (TimeTerm(self.network.resource(axes, "CollectivePermute"), seconds, axes),)
+            if seconds != 0
+            else ()
+        )
 
     def _fetched(self, position: int) -> tuple[TimeTerm, ...]:
         """Bytes over PCIe, one way at a time: what a pass stores or reads back."""

@@ -20,10 +20,12 @@ from symscale.algebra.units import Span
 from symscale.hardware.chip import Chip
 from symscale.hardware.chips import chip as find_chip
 from symscale.hardware.networks import Fidelity, Trimmed
+from symscale.models.decoder import LayerKind
 from symscale.models.model import Model
 from symscale.models.model import model as find_model
 from symscale.parallel.strategy import Strategy
 from symscale.parallel.strategy import strategy as find_strategy
+from symscale.parallel.techniques import Remat
 from symscale.programs.phase import Phase
 from symscale.programs.program import Keep
 from symscale.programs.sharded import ShardedProgram
@@ -70,13 +72,22 @@ class TrainingStep:
     @cached_property
     def shares(self) -> tuple[Share, ...]:
         """Each kind of layer under the strategy."""
-        remat = self.strategy.techniques.remat
         return tuple(
-            Share(kind, self.strategy.shard(kind.program, self.keep), remat) for kind in self._kinds
+            Share(kind, self.strategy.shard(kind.program, self.keep), self._remat(kind))
+            for kind in self._kinds
         )
 
+    def _remat(self, kind: LayerKind) -> Remat:
+        """The policy for a kind of layer: of the arrays to be saved by name, those it has."""
+        remat = self.strategy.techniques.remat
+        if isinstance(remat, str):
+            return remat
+        every = {name for one in self._kinds for name in one.program.arrays}
+        unknown = tuple(name for name in remat if name not in every)
+        return tuple(name for name in remat if name in kind.program.arrays) + unknown
+
     @property
-    def _kinds(self) -> tuple[Any, ...]:
+    def _kinds(self) -> tuple[LayerKind, ...]:
         programs = self.model.programs
         if programs.encoder:
             raise ModelError(f"{self.model.name} has an encoder; training covers decoders")
