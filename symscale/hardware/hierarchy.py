@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from sympy import Expr, Integer, Symbol, sympify
 
+from symscale.algebra.links import CollectiveKind
 from symscale.algebra.maximum import Maximum
 from symscale.algebra.symbols import t_hop, t_net
 from symscale.hardware.fidelity import Kind, checked, product, rounds
@@ -106,8 +107,8 @@ class Hierarchy:
             return volume * share / level.rate
         return volume * share / (together * level.rate)
 
-    def resource(self, axes: Sequence[str], kind: Kind = "AllGather") -> str:
-        """The links of the level that binds a collective over these axes; if unknown, the outermost.
+    def resource(self, axes: Sequence[str], kind: CollectiveKind = "AllGather") -> str:
+        """The links of the level that binds a collective over these axes; unknown: the outermost.
 
         An AllToAll may wait for another level than a gather: less of it stays within a node.
         """
@@ -116,7 +117,7 @@ class Hierarchy:
             return self.inner.resource(self._inner(axes), kind)
         return port(next(one.rate for one in self.levels if one.name == level))
 
-    def binding(self, axes: Sequence[str], kind: Kind = "AllGather") -> str:
+    def binding(self, axes: Sequence[str], kind: CollectiveKind = "AllGather") -> str:
         """The level that a collective over these axes waits for; unknown rates: the outermost."""
         times = self.by_level(kind, Integer(1), axes)
         known = {name: self._number(value) for name, value in times.items()}
