@@ -36,6 +36,8 @@ from symscale.studies.inference_result import InferenceResult
 Weights = str | Format | Mapping[str, "str | Format"] | None
 #: The key of a mapping of formats under which everything not named is stored.
 OTHERS = "others"
+#: What experts' biases are stored in, beside the components.
+BIASES = "biases of experts"
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class Inference:
     def types(self) -> Types:
         """The element types of weights, cache, states and products."""
         kinds = {name: _as_dtype(kind) for name, kind in self.formats.items()}
-        return Types(lambda name: kinds[component_of(name)], self.kv, dtype("f32"), self.math)
+        return Types(lambda name: kinds[_stored_as(name)], self.kv, dtype("f32"), self.math)
 
     @cached_property
     def layers(self) -> tuple[Served, ...]:
@@ -189,6 +191,11 @@ class Inference:
         }
 
 
+def _stored_as(weight: str) -> str:
+    """The component whose format a weight has; biases of experts are not packed with them."""
+    return BIASES if weight.startswith("bE") else component_of(weight)
+
+
 def _as_dtype(kind: Format) -> DType:
     """A storage format as an element type: its share of scales counted in its bytes."""
     try:
@@ -270,7 +277,7 @@ def _formats(found: Model, weights: Weights) -> dict[str, Format]:
     stored = dict(stored_formats(found.config))
     plain = storage_format(found.config.dtype)
     if weights is not None and not isinstance(weights, Mapping):
-        return dict.fromkeys(COMPONENTS, storage_format(weights))
+        return dict.fromkeys((*COMPONENTS, BIASES), storage_format(weights))
     chosen = {name: storage_format(kind) for name, kind in (weights or {}).items()}
     if OTHERS in chosen:
         plain, stored = chosen.pop(OTHERS), {}
@@ -278,4 +285,4 @@ def _formats(found: Model, weights: Weights) -> dict[str, Format]:
         if name not in found.params.components:
             known = ", ".join(found.params.components)
             raise ModelError(f"no component {name!r}; the model has {known}")
-    return {**dict.fromkeys(COMPONENTS, plain), **stored, **chosen}
+    return {**dict.fromkeys((*COMPONENTS, BIASES), plain), **stored, **chosen}

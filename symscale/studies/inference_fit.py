@@ -21,7 +21,7 @@ from symscale.hardware.figure import MissingFigure
 from symscale.models.storage import stored_bytes
 from symscale.solve.answer import Crossover
 from symscale.solve.crossover import crossover
-from symscale.studies.inference import Inference
+from symscale.studies.inference import BIASES, Inference
 from symscale.studies.inference_memory import HBM_BYTES
 from symscale.studies.inference_result import InferenceResult
 
@@ -171,9 +171,10 @@ class Fit:
 
 def whole_weights(study: Inference) -> Expr:
     """Bytes of all weights, held once."""
-    formats = {name: study.formats[name] for name in study.model.params.components
-               if name in study.formats}  # fmt: skip
-    return stored_bytes(study.model.params, study.formats["norms"], formats)
+    known = study.model.params.components
+    formats = {name: kind for name, kind in study.formats.items() if name in known}
+    plain, biases = study.formats["norms"], study.formats[BIASES]
+    return stored_bytes(study.model.params, plain, formats, biases)
 
 
 def evenly(study: Inference, context: int, weights: Expr | int | None = None) -> Crossover:

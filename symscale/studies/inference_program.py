@@ -230,9 +230,16 @@ class _Rewriter:
 
     def changed(self, op: Op) -> Op:
         made = _with(op, self.array)
+        if isinstance(made, Einsum) and isinstance(op, Einsum) and self.meets_state(op):
+            # A state is kept in more bits than its products run in.
+            return replace(made, math=op.math_dtype)
         if isinstance(made, Pointwise):
             return replace(made, over=tuple(self.labels(made.over, op)))
         return made
+
+    def meets_state(self, op: Op) -> bool:
+        """Whether an op reads a recurrent state."""
+        return any(array.name in (*self.kind.state, "Before") for array in op.inputs)
 
     def labels(self, over: tuple[str, ...], op: Op) -> list[str]:
         whole = any(array.name in self.whole for array in (*op.inputs, op.output))

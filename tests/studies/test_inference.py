@@ -121,7 +121,7 @@ def test_flops_are_those_of_a_decoded_token(name: str) -> None:
     found = model(name)
     length = min(found.context or 1000, 1000)
     step = inference(name, "bf16").step
-    counted = number(step.total("math"), found, B=1, S=length, C_f32=1)
+    counted = number(step.total("math"), found, B=1, S=length)
     assert counted == pytest.approx(number(found.decode_flops_per_token(length), found))
 
 
