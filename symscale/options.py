@@ -31,6 +31,15 @@ def add_techniques(made: argparse.ArgumentParser, count: Callable[[str], Any]) -
         kind: Callable[[str], Any] = count if name in _NUMBERS else str
         group.add_argument(f"--{name}", type=kind, metavar=metavar, help=text)
     group.add_argument(
+        "--imbalance",
+        type=float,
+        metavar="R",
+        help="of experts: the hottest rank over the mean (1)",
+    )
+    group.add_argument(
+        "--capacity", type=float, metavar="C", help="of experts' buffers over their even share (1)"
+    )
+    group.add_argument(
         "--keep",
         choices=("activations", "all", "none"),
         default="activations",
@@ -39,10 +48,11 @@ def add_techniques(made: argparse.ArgumentParser, count: Callable[[str], Any]) -
 
 
 def techniques_of(options: argparse.Namespace) -> dict[str, Any]:
-    """The options that were given, as ``strategy`` takes them.
+    """The options that were given, as ``training`` takes them.
 
     Raises:
         StrategyError: for ends that are not two whole numbers.
+        SymbolError: for an imbalance or a capacity that is not above zero.
     """
     given = {name: getattr(options, name) for name, _, _ in _TECHNIQUES}
     out = {name: value for name, value in given.items() if value is not None}
@@ -53,4 +63,11 @@ def techniques_of(options: argparse.Namespace) -> dict[str, Any]:
         if not all(part.isdigit() for part in out["ends"]):
             raise StrategyError(f"--ends {given['ends']}: two whole numbers are wanted, e.g. 1,1")
         out["ends"] = tuple(int(part) for part in out["ends"])
-    return out
+    from symscale.algebra.substitution import exact
+
+    stretch = exact(1, "capacity")
+    for name in ("imbalance", "capacity"):
+        given_one = getattr(options, name)
+        if given_one is not None:
+            stretch *= exact(given_one, name)
+    return {**out, "capacity": stretch}

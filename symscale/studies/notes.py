@@ -36,7 +36,13 @@ def _again(result: StepResult) -> Iterator[str]:
         if share:
             yield f"rematerialisation computes {share:.1%} of the arithmetic a second time"
         repeated -= share
-    if repeated > 1.001:
+    factor = float(evaluate(result.step.model.capacity, result.values))
+    if factor != 1:
+        yield (
+            f"the experts of the hottest rank work on {factor:g} times their even share of tokens; "
+            "all others wait for it"
+        )
+    elif repeated > 1.001:
         yield (
             f"devices repeat work: {repeated:.3g} times the arithmetic of the model is done, of "
             "which the compute fraction counts the useful part"

@@ -149,11 +149,14 @@ class TrainingStep:
 
     @cached_property
     def whole_math(self) -> Expr:
-        """Seconds of matrix arithmetic of the whole step on one chip: what has to be done once."""
-        programs = self.model.programs
+        """Seconds of matrix arithmetic of the whole step on one chip: what has to be done once.
+
+        Experts work on their even share of tokens, however far theirs are stretched.
+        """
+        programs = self.model.stretched(1).programs
         layers = (
             kind.count * Add(*(phase.time.math for phase in kind.program.shard().phases))
-            for kind in self._kinds
+            for kind in programs.kinds
         )
         ends = sum((p.time.math for p in programs.ends.shard().phases), S.Zero)
         return Add(*layers, ends).xreplace(dict(self.model))
@@ -270,6 +273,7 @@ def training(
     *,
     keep: Keep = "activations",
     checkpoints: Any = None,
+    capacity: Expr | float = 1,
     **options: Any,
 ) -> TrainingStep:
     """A training step, symbolic in batch, sequence, mesh axes and rates.
@@ -282,6 +286,8 @@ def training(
         strategy: a name (``"fsdp+tp"``) or a strategy.
         keep: gathered forward copies that the backward pass finds (see :meth:`Program.shard`).
         checkpoints: another name of the option ``remat``; ``"all"`` saves what is read.
+        capacity: how many times their even share of tokens experts work on: a capacity factor, the
+            load ``imbalance`` of the hottest rank (a symbol or a number), or their product.
         options: what :func:`strategy` takes besides axes: ``schedule``, ``microbatches``,
             ``remat``, ``optimizer``, ``gradients``, ``reduce``, ``offload``.
 
@@ -290,4 +296,5 @@ def training(
     """
     given = {"remat": checkpoints, **options}
     chosen = {name: value for name, value in given.items() if value is not None}
-    return TrainingStep(find_model(model), find_strategy(strategy, **chosen), keep)
+    found = find_model(model).stretched(capacity)
+    return TrainingStep(found, find_strategy(strategy, **chosen), keep)
