@@ -23,6 +23,7 @@ from symscale.studies.inference_memory import HBM_BYTES
 from symscale.studies.inference_result import InferenceResult
 from symscale.studies.serving.capacity import Capacity, Doubling
 from symscale.studies.serving.served import placed_step
+from symscale.studies.serving.upto import up_to
 from symscale.studies.serving.words import BUFFER, DEMAND, LIMIT, REPLICAS
 
 Wall = Literal["size", "latency", "throughput", "none"]
@@ -211,11 +212,9 @@ def _size(asked: _Asked, found: InferenceResult) -> Advice:
 
 
 def _latency(asked: _Asked, found: InferenceResult, latency: float) -> Advice:
-    known = _known(found)
-    limit = {**known, LIMIT: exact(latency, "latency")}
-    del limit[b]
-    wall = _walls(found).soon_enough.at(limit)
-    value = float(wall.threshold) if wall.threshold is not None else 0.0
+    context = {KEYS: exact(found.context, "context")}
+    wall = up_to(LIMIT, placed_step(found).seconds(), b, {**context, LIMIT: exact(latency, "s")})
+    value = 0.0 if wall is None else float(wall)
     lines = [
         f"a step takes {found.step_time:.4g} s, of {latency:.4g} s allowed",
         f"b <= {value:.1f} sequences would be soon enough"
@@ -231,7 +230,7 @@ def _latency(asked: _Asked, found: InferenceResult, latency: float) -> Advice:
         if many.step_time <= latency:
             ways[f"{count} replicas of {found.chips} chips"] = many
     lines += _doubled(asked, found)
-    bound = Le(b, wall.threshold) if wall.threshold is not None else None
+    bound = Le(b, wall) if value else None
     return Advice("latency", found, bound, value, (*lines, *_chosen(ways)), ways)
 
 
@@ -270,11 +269,12 @@ def _doubled(asked: _Asked, found: InferenceResult) -> list[str]:
         return []
     pair = Doubling(placed_step(found), placed_step(two))
     gain = found.step_time / two.step_time
-    lines = [f"twice the chips, sharded: {gain:.3g} times as fast, not 2"]
-    context = exact(found.context, "context")
-    wall = pair.sharding_wins.at({KEYS: context})
-    if wall.kind == "below" and wall.threshold is not None:
-        lines.append(f"sharding beats two replicas up to b <= {float(wall.threshold):.0f}")
+    less = ", not 2" if gain < 1.995 else ""
+    lines = [f"twice the chips, sharded: {gain:.3g} times as fast{less}"]
+    context = {KEYS: exact(found.context, "context")}
+    wall = up_to(pair.one.seconds(sequences=b / 2), pair.two.seconds(), b, context)
+    if wall is not None and wall.is_finite and wall > 0:
+        lines.append(f"sharding beats two replicas up to b <= {float(wall):.0f}")
     return lines
 
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from sympy import floor
+from sympy import S, floor
 
 from symscale.algebra.errors import SymbolError
 from symscale.algebra.substitution import evaluate, exact
+from symscale.algebra.symbols import B, b
 from symscale.algebra.symbols import S as KEYS
-from symscale.algebra.symbols import b
 from symscale.algebra.table import Table
 from symscale.studies.inference_prefill import Prefill, prefill
 from symscale.studies.inference_result import InferenceResult
@@ -21,6 +21,8 @@ from symscale.studies.serving.disaggregation import DisaggregationResult, disagg
 from symscale.studies.serving.served import placed_step
 from symscale.studies.serving.speculative import BestDraft, Speculation, speculative
 from symscale.studies.serving.transfer import TransferResult, transfer
+from symscale.studies.serving.upto import up_to
+from symscale.studies.serving.words import CHUNK
 
 
 @dataclass(frozen=True)
@@ -107,8 +109,9 @@ class ServingSystem:
     @property
     def largest_free_chunk(self) -> int:
         """Tokens of prompts that ride on a step before it waits for arithmetic; 0 if none do."""
-        wall = self.chunks.compute_bound.at(b=self.batch).threshold
-        return 0 if wall is None else int(floor(wall))
+        step, tokens = self.chunks.step, self.batch + CHUNK
+        wall = up_to(step.weights.subs(B, tokens), step.math.subs(B, tokens), CHUNK, {})
+        return 0 if wall is None or wall is S.Infinity else int(floor(wall))
 
     @cached_property
     def speculation(self) -> Speculation:
