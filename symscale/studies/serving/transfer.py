@@ -37,7 +37,7 @@ class Transfer:
         """Seconds on the link.
 
         >>> Transfer().time
-        S_in*kv/W_link
+        S_in*kv_bytes/W_link
         """
         return self.bytes / W_LINK
 
@@ -46,7 +46,7 @@ class Transfer:
         """The bandwidth from which on it hides behind the prefill, sent layer by layer.
 
         >>> Transfer().hides
-        W_link >= S_in*kv/t_prefill
+        W_link >= S_in*kv_bytes/t_prefill
         """
         return crossover(self.prefill, self.time, W_LINK)
 
@@ -55,7 +55,7 @@ class Transfer:
         """Seconds that a first token waits though it hides: the last layer's part still has to go.
 
         >>> Transfer().exposed
-        S_in*kv/(L*W_link)
+        S_in*kv_bytes/(L*W_link)
         """
         return self.time / L
 
@@ -66,7 +66,7 @@ class Transfer:
         A prompt's cache must arrive in the time in which one of the sequences finishes.
 
         >>> Transfer().keeps_up
-        W_link >= S_in*b*kv/(S_out*t_step)
+        W_link >= S_in*b*kv_bytes/(S_out*t_step)
         """
         return crossover(self.step * S_OUT / b, self.time, W_LINK)
 
@@ -82,7 +82,7 @@ class Transfer:
         Raises:
             SymbolError: for a symbol of the transfer without a number.
 
-        >>> Transfer().at(kv=2**17, S_in=8192, W_link=50e9, t_prefill=0.9).hidden
+        >>> Transfer().at(kv_bytes=2**17, S_in=8192, W_link=50e9, t_prefill=0.9).hidden
         True
         """
         values = bindings(*sources, **numbers)
@@ -166,7 +166,7 @@ def transfer(
     """A prompt's cache on its way from one server to another.
 
     Args:
-        cache_bytes: what is sent for a prompt, ``kv`` bytes a token unless given.
+        cache_bytes: what is sent for a prompt, ``kv_bytes`` for a token unless given.
         prefill: seconds of its prefill.
         step: seconds of a step of the server that generates.
     """

@@ -27,7 +27,9 @@ DONE: Symbol = quantity("x_done", r"x", "sequences that finish in a step", "1")
 CHUNK: Symbol = quantity("S_chunk", r"S_{\mathrm{chunk}}", "prompt tokens in one step", "token")
 PREFIX: Symbol = quantity("S_prefix", r"S_{\mathrm{prefix}}", "tokens that prompts share", "token")
 REUSES: Symbol = quantity("m_reuse", r"m", "requests that share a prefix", "1")
-KV: Symbol = quantity("kv", r"\mathrm{kv}", "bytes cached for a token, on a server", "byte/token")
+KV: Symbol = quantity(
+    "kv_bytes", r"\mathrm{kv}", "bytes cached for a token, on a server", "byte/token"
+)
 W_LINK: Symbol = quantity(
     "W_link", r"W_{\mathrm{link}}", "bandwidth from a server to another, one way", "byte/s"
 )
@@ -49,6 +51,6 @@ T_BETWEEN: Symbol = quantity(
 BUFFER: Symbol = quantity(
     "M_buffer", r"M_{\mathrm{buffer}}", "bytes of a chip that hold no weights and no cache", "byte"
 )
-REPLICAS: Symbol = quantity("r", "r", "replicas of a server", "1")
+REPLICAS: Symbol = quantity("n_replicas", "r", "replicas of a server", "1")
 DEMAND: Symbol = quantity("v_tokens", r"v", "tokens a second that are wanted", "token/s")
 LIMIT: Symbol = quantity("t_limit", r"t_{\mathrm{limit}}", "most seconds between two tokens", "s")

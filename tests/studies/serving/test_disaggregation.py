@@ -180,12 +180,12 @@ def test_transfer_hides_behind_a_prefill() -> None:
 
 @given(st.integers(1, 10**6), st.integers(1, 10**5), seconds, st.integers(1, 10**10))
 def test_hidden_says_which_takes_longer(kv: int, prompt: int, prefill: Any, link: int) -> None:
-    found = transfer().at(kv=kv, S_in=prompt, t_prefill=prefill, W_link=link)
+    found = transfer().at(kv_bytes=kv, S_in=prompt, t_prefill=prefill, W_link=link)
     assert found.hidden == (kv * prompt <= prefill * link)
 
 
 def test_link_keeps_up_with_the_sequences_that_finish() -> None:
-    wall = transfer().keeps_up.at(b=32, S_out=512, S_in=8192, kv=163_840, t_step=0.019)
+    wall = transfer().keeps_up.at(b=32, S_out=512, S_in=8192, kv_bytes=163_840, t_step=0.019)
     arriving = 32 / (512 * 0.019)
     assert float(wall.threshold) == pytest.approx(arriving * 163_840 * 8192)
 
@@ -215,7 +215,7 @@ def test_wrong_numbers() -> None:
     with pytest.raises(SymbolError, match="at least one of each kind"):
         disaggregate().at(b=1, S_out=1, t_prefill=1, t_step=1).split(1)
     with pytest.raises(SymbolError, match="above zero"):
-        transfer().at(kv=0, S_in=1, t_prefill=1, W_link=1)
+        transfer().at(kv_bytes=0, S_in=1, t_prefill=1, W_link=1)
 
 
 def test_results_show_themselves() -> None:
@@ -227,6 +227,6 @@ def test_results_show_themselves() -> None:
     assert numbers.to_dict()["ratio"] == pytest.approx(2.993, abs=1e-3)
     sent = transfer()
     assert sent.to_dict()["time"]
-    assert "hidden" in repr(sent.at(kv=1, S_in=1, t_prefill=1, W_link=1))
+    assert "hidden" in repr(sent.at(kv_bytes=1, S_in=1, t_prefill=1, W_link=1))
     assert DONE in batching().entering.free_symbols
     assert T_PREFILL in batching().cycle.free_symbols
