@@ -55,6 +55,23 @@ def slots_of(tokens: tuple[str, ...], axes: Mapping[str, tuple[str, ...]]) -> tu
     return tuple(name for name in tokens if name not in own) + own
 
 
+def unmixed(
+    labels: tuple[str, ...],
+    placing: Mapping[str, tuple[str, ...]],
+    axes: Mapping[str, tuple[str, ...]],
+) -> tuple[str, ...]:
+    """Axes along which what a token's experts made is a partial sum: those of experts on which the
+    token itself lies whole. It is reduced when its experts' results are added up, not before.
+
+    >>> unmixed(("B", "k", "D"), {"B": ("X",)}, {"data": ("X",), "expert": ("Y",)})
+    ('Y',)
+    """
+    if not ("k" in labels and len(labels) > 2):
+        return ()
+    used = {name for held in placing.values() for name in held}
+    return tuple(name for name in axes.get(ROLE, ()) if name not in used)
+
+
 def by_expert(labels: tuple[str, ...]) -> bool:
     """Whether an array has a part for each expert: its matrices, its tokens, what it makes of them.
 

@@ -14,7 +14,15 @@ from symscale.arrays.array import Array
 from symscale.arrays.dtype import dtype
 from symscale.models.decoder import two_matmul_layer
 from symscale.parallel.context import axes_of, core_of, shard_sequences
-from symscale.parallel.experts import EXPERTS, SHARED, SLOTS, by_expert, is_choice, slots_of
+from symscale.parallel.experts import (
+    EXPERTS,
+    SHARED,
+    SLOTS,
+    by_expert,
+    is_choice,
+    slots_of,
+    unmixed,
+)
 from symscale.parallel.parts import ALIASES, PARTS, Part, Roles
 from symscale.parallel.pipeline import PIPELINE, Pipeline, pipeline
 from symscale.parallel.sequence import by_sequence
@@ -85,7 +93,7 @@ class Strategy:
         if is_choice(array.labels):
             own = {x: slots_of(placing[x], self.axes) for x in array.labels if x in SLOTS}
             placing |= own
-        return array.placed(placing)
+        return array.placed(placing, unmixed(array.labels, placing, self.axes))
 
     def _weight(self, array: Array, name: str, kind: str, partial: Axes = ()) -> Array:
         """A matrix as its part says; a vector along D as the activations it meets, and as that."""

@@ -10,7 +10,7 @@ from sympy import Expr, Symbol
 from symscale.arrays.array import Array
 from symscale.arrays.dtype import dtype
 from symscale.programs.collectives import AllReduce, Collective, Move
-from symscale.programs.layout import Layout, layout
+from symscale.programs.layout import Axes, Layout, layout
 from symscale.programs.ops import Einsum, Op, Pointwise
 from symscale.programs.phase import AddGradients, Compute, Step
 from symscale.programs.reshard import reshard
@@ -53,10 +53,11 @@ class Partitioner:
         where = self.place(op, lying, target)
         if isinstance(op, Pointwise) and op.function.shifts:
             where = shift_layout(op, where, lying[0])
-        operands = tuple(self.fetch(array, where) for array in op.inputs)
+        kept = partial_through(op, lying, target, where)
+        operands = tuple(self.fetch(array, where, kept) for array in lying)
         stat_axes = self.collect_statistics(op, where, operands)
         operands += self.pass_edge(op, operands[0])
-        partial = tuple(a for label in op.summed for a in where.get(label, ()))
+        partial = tuple(a for label in op.summed for a in where.get(label, ())) + kept
         result = op.output.placed(where, partial)
         self.steps.append(Compute(op, operands, result, stat_axes))
         return self.reduce_maximum(op, result)
@@ -80,17 +81,17 @@ class Partitioner:
             return routed_layout(op, rows, None, order=order)
         return routed_layout(op, rows, target.sharding, target.unreduced, order)
 
-    def moves_to(self, array: Array, where: Layout) -> tuple[Move, ...]:
+    def moves_to(self, array: Array, where: Layout, kept: Axes = ()) -> tuple[Move, ...]:
         """What brings an array under an op's layout, from the copy at hand nearest to it."""
-        target = array.placed({label: where.get(label, ()) for label in array.labels})
+        target = _under(array, where, kept)
         critical = array.name not in self.hidable
         ways = [reshard(copy, target, critical) for copy in self.copies[array.name]]
         return min(ways, key=_effort)
 
-    def fetch(self, array: Array, where: Layout) -> Array:
-        """The array under the op's layout, moved there."""
-        self.follow(self.moves_to(array, where))
-        return array.placed({label: where.get(label, ()) for label in array.labels})
+    def fetch(self, array: Array, where: Layout, kept: Axes = ()) -> Array:
+        """The array under the op's layout, moved there; partial sums along ``kept`` stay."""
+        self.follow(self.moves_to(array, where, kept))
+        return _under(array, where, kept)
 
     def follow(self, moves: tuple[Move, ...]) -> None:
         """Carry out moves, keeping every fully reduced copy they pass through."""
@@ -178,6 +179,39 @@ class Partitioner:
         whole = result.placed(result.sharding)
         self.steps.append(AllReduce(result, whole, result.unreduced, True, reduction="max"))
         return whole
+
+
+def partial_through(
+    op: Op, operands: tuple[Array, ...], target: Array | None, where: Layout
+) -> Axes:
+    """The axes along which partial sums of one operand become those of the result.
+
+    They do where the op is linear in that operand, and the result is to stay a partial sum, or is
+    smaller than the operand (a sum over a dim), so that it is cheaper to reduce.
+    """
+    if not (isinstance(op, Pointwise) and _is_linear(op)):
+        return ()
+    stays = target.unreduced if target else ()
+    used = {axis for axes in where.values() for axis in axes}
+    return tuple(
+        axis
+        for axis in dict.fromkeys(axis for array in operands for axis in array.unreduced)
+        if sum(axis in array.unreduced for array in operands) == 1
+        and axis not in used
+        and (axis in stays or op.summed)
+    )
+
+
+def _is_linear(op: Pointwise) -> bool:
+    """Linear in each operand for itself; a maximum, or a sum with something else, is not."""
+    alone = op.function.linear and len(op.inputs) == 1
+    return (alone or op.function.product) and not op.function.shifts
+
+
+def _under(array: Array, where: Layout, kept: Axes) -> Array:
+    """An array under an op's layout."""
+    partial = tuple(axis for axis in array.unreduced if axis in kept)
+    return array.placed({label: where.get(label, ()) for label in array.labels}, partial)
 
 
 def _effort(moves: tuple[Move, ...]) -> tuple[int, int]:

@@ -68,6 +68,7 @@ SPLITS: dict[str, tuple[str, dict[str, str]]] = {
     "beside a ring": ("dp+ring+ep", {"context": "Y"}),
     "five ways but stages": ("fsdp+tp+sp+cp+ep", {"expert": "Z"}),
     "of context and tensor ranks": ("fsdp+tp+sp+cp+ep", {"expert": "ZY"}),
+    "of tensor ranks with tokens whole": ("dp+tpwhole+ep", {"expert": "Y"}),
     "in groups": ("hsdp+ep", {"replica": "Y"}),
 }  # fmt: skip
 
@@ -133,7 +134,7 @@ def test_without_experts_the_axis_is_one_more_data_axis() -> None:
 def test_each_way_is_one_all_to_all() -> None:
     """Wherever the experts' axes are carved from; only where tokens are cut along their width (D_Y)
     does that axis leave from another dim."""
-    counts = {"out of tensor ranks": 8}
+    counts = {"out of tensor ranks": 8, "of tensor ranks with tokens whole": 0}
     for split, (name, axes) in SPLITS.items():
         made = strategy(name, **axes).shard(DEEPSEEK)
         found = [
