@@ -27,6 +27,7 @@ class Option:
         bytes: on one chip, in the same.
         room: bytes of one chip that may be used.
         multiple: what a batch must be a multiple of, where chips share it out.
+        usd_per_hour: price of one chip; None where it is not on file.
         values: numbers for the other symbols; options of one formula differ in them alone.
 
     Raises:
@@ -39,6 +40,7 @@ class Option:
     bytes: Expr
     room: float
     multiple: int = 1
+    usd_per_hour: float | None = None
     values: Mapping[Symbol, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:

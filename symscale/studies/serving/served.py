@@ -12,7 +12,7 @@ from typing import Any
 
 from sympy import Add, Expr, Symbol
 
-from symscale.algebra.errors import ModelError, ShardingError, SymbolError
+from symscale.algebra.errors import HardwareError, ModelError, ShardingError, SymbolError
 from symscale.algebra.symbols import B, W_hbm, b
 from symscale.algebra.symbols import S as KEYS
 from symscale.hardware.chip import Chip
@@ -71,8 +71,17 @@ def option_of(found: InferenceResult, name: str) -> Option:
         study.memory.paged(found.block).total.xreplace({B: b}),
         float(found.usable_bytes),
         found.batch_step,
+        price(found.chip),
         MappingProxyType(_fixed(found)),
     )
+
+
+def price(chip: Chip) -> float | None:
+    """US dollars of a chip for an hour; None where none is on file."""
+    try:
+        return float(chip.price.value)
+    except HardwareError:
+        return None
 
 
 def _fixed(found: InferenceResult) -> dict[Symbol, Expr]:

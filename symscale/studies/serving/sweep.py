@@ -41,6 +41,12 @@ class Point:
         """Tokens a second for each chip."""
         return self.tokens_per_second / self.option.chips
 
+    @property
+    def usd_per_million(self) -> float | None:
+        """US dollars for a million tokens; None without a price on file."""
+        price = self.option.usd_per_hour
+        return None if price is None else price / 3600 / self.per_chip * 1e6
+
     def to_dict(self) -> dict[str, Any]:
         """The numbers, for JSON."""
         return {
@@ -51,6 +57,7 @@ class Point:
             "step_time_s": self.step_time,
             "tokens_per_s": self.tokens_per_second,
             "tokens_per_s_per_chip": self.per_chip,
+            "usd_per_million_tokens": self.usd_per_million,
             "fits": self.fits,
         }
 

@@ -43,6 +43,7 @@ def test_every_point_is_what_inference_says() -> None:
             if best is not None:
                 assert best.step_time == pytest.approx(said.step_time, rel=1e-9)
                 assert best.per_chip == pytest.approx(said.tokens_per_second_per_chip, rel=1e-9)
+                assert best.usd_per_million == pytest.approx(said.cost_per_million_tokens)
 
 
 def test_a_cache_cut_by_batch_needs_a_multiple() -> None:
