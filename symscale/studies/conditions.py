@@ -81,7 +81,7 @@ def compute_bound(
     the size of the mesh axis, or on the number of chips.
 
     Raises:
-        SolveError: when no split is the best.
+        SolveError: when no split is the best, or the strategy has stages, which a bubble binds.
 
     Source: How To Scale Your Model, "Training"; the layer, not the answer, is taken from there.
 
@@ -89,6 +89,10 @@ def compute_bound(
     >>> compute_bound(strategy("fsdp")).per_chip
     C/(M_X*W_ici)
     """
+    if strategy.pipeline is not None:
+        raise SolveError(
+            f"strategy {strategy.name}: stages are bound by their bubble; see schedule(...)"
+        )
     sharded = strategy.shard(_layer(strategy))
     passes, time = _compared(sharded, set(strategy.mesh_axes), network)
     comms = time.comms_overlapped if overlapped else time.comms

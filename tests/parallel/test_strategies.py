@@ -17,7 +17,7 @@ from symscale.algebra.errors import NotationError, StrategyError
 from symscale.algebra.symbols import M_X, M_Y, M_Z, B, C, D, F, H, K, N, V, W_ici, X, Y, Z, axis
 from symscale.models.decoder import two_matmul_layer
 from symscale.parallel.parts import ALIASES, PARTS
-from symscale.parallel.table import CONTEXT_NAMES, EXPERT_NAMES, NAMES
+from symscale.parallel.table import CONTEXT_NAMES, EXPERT_NAMES, MORE_NAMES, NAMES
 from symscale.programs.sharded import ShardedProgram
 
 Volume = Mapping[object, Expr]
@@ -329,7 +329,7 @@ def test_an_axis_cannot_bear_the_name_of_a_size() -> None:
 
 def test_results_show_themselves() -> None:
     table = strategies()
-    assert len(table) == len(NAMES) + len(CONTEXT_NAMES) + len(EXPERT_NAMES)
+    assert len(table) == sum(map(len, (NAMES, MORE_NAMES, CONTEXT_NAMES, EXPERT_NAMES)))
     assert "X: 8*D*F/Y" in str(table)
     assert table.to_dict()[0]["strategy"] == "dp"
     made = strategy("fsdp+tp")
