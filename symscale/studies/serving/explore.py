@@ -20,6 +20,7 @@ from symscale.studies.serving.sweep import Progress, Sweep
 TYPES = ("bf16", "int8", "int4")
 CACHES = ("bf16", "int8")
 _BATCHES = 512
+_STEP = 64
 _SHORTEST = 512
 
 
@@ -53,7 +54,7 @@ def explore(
 ) -> Explored:
     """The frontier of latency against throughput around a server.
 
-    Swept are all batches up to the larger of the one asked for and 512, contexts halved down from
+    Swept are all batches up to 512 and fewer above (see :func:`batches`), contexts halved down from
     the one asked for, chips halved down from the number asked for as far as a mesh exists, and
     weights and cache in bf16 and int8 (weights in int4 as well) besides the types asked for.
 
@@ -71,7 +72,7 @@ def explore(
         known,
         chip,
         chips=counts,
-        batch=range(1, max(batch, _BATCHES) + 1),
+        batch=batches(batch),
         context=sorted({*halved(context, _SHORTEST), context}),
         weights=_with(weights, TYPES),
         kv=_with(kv, CACHES),
@@ -80,6 +81,18 @@ def explore(
         **how,
     )
     return Explored(found, pareto(found, context))
+
+
+def batches(most: int) -> tuple[int, ...]:
+    """All batches up to 512, then multiples of 64 about 1/32 apart, up to ``most`` and with it.
+
+    >>> batches(600)[-3:], len(batches(10**6)) < 1000
+    ((512, 576, 600), True)
+    """
+    out = list(range(1, _BATCHES + 1))
+    while (after := out[-1] + max(_STEP, out[-1] // 32 // _STEP * _STEP)) < most:
+        out.append(after)
+    return tuple(out) if most <= _BATCHES else (*out, most)
 
 
 def halved(number: int, least: int = 1) -> tuple[int, ...]:
