@@ -26,6 +26,11 @@ def serve(options: argparse.Namespace) -> None:
     from symscale.studies.inference_difference import difference
     from symscale.studies.inference_prefill import prefill
 
+    if options.stages is not None:
+        _pipeline(options)
+        return
+    if options.groups is not None:
+        raise SymbolError("--groups are of a pipeline; give its --stages too")
     names = ("chips", "batch", "context", "replicas", "method", "overlap", "fidelity")
     how = ("activations", "layout", "block", "share", "buffers")
     asked = {name: getattr(options, name) for name in (*names, *how)}
@@ -40,6 +45,29 @@ def serve(options: argparse.Namespace) -> None:
     for more, said in _parts(options, found):
         data, text = {**data, **more}, f"{text}\n\n{said}"
     show(options, {"ttft_s": None, **data, "methods": why.to_dict()}, text)
+
+
+def _pipeline(options: argparse.Namespace) -> None:
+    """A step of generation over stages."""
+    from symscale.studies.inference_pipeline import pipelined
+
+    for name in ("mesh", "explain"):
+        if getattr(options, name):
+            raise SymbolError(f"--{name} goes without --stages")
+    if options.replicas != 1:
+        raise SymbolError("--replicas goes without --stages")
+    names = ("chips", "batch", "context", "method", "overlap", "fidelity", "activations")
+    asked = {name: getattr(options, name) for name in (*names, "block", "share", "buffers")}
+    if options.chips is None:
+        raise SymbolError("no number of chips; give --chips")
+    found = pipelined(
+        _study(options), options.chip, stages=options.stages, groups=options.groups, **asked
+    )
+    data, text = found.to_dict(), repr(found)
+    if options.prefill is not None:
+        first = found.prefill_time(options.prefill, chunks=found.groups)
+        data, text = {**data, "ttft_s": first}, f"{text}\ntime to first token: {first:.4g} s"
+    show(options, data, text)
 
 
 def _parts(

@@ -147,13 +147,19 @@ def serving_memory(
     parts = tuple(layers)
     weights, kept = beside, []
     for served in parts:
-        arrays = served.program.arrays
-        held = (layout.weight(arrays[name]).bytes for name in served.program.weights)
-        weights += served.count * Add(*held)
+        weights += Add(*weights_of(served, layout).values())
         kept += [(served.count, layout.around_cache(array)) for array in served.kept]
     rows = Array("rows", (next(d for _, a in kept for d in a.dims[:1]),)) if kept else None
     cut = S.One if rows is None else rows.elements / B
     return ServingMemory(weights, state * B * cut, _working(step), tuple(kept))
+
+
+def weights_of(served: Served, layout: ServingLayout) -> Mapping[str, Expr]:
+    """Bytes of each weight of a program on a device, as often as a model has the program."""
+    arrays = served.program.arrays
+    return MappingProxyType(
+        {name: served.count * layout.weight(arrays[name]).bytes for name in served.program.weights}
+    )
 
 
 def _working(step: Pass) -> Expr:
