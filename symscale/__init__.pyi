@@ -41,6 +41,8 @@ from symscale.arrays.mesh import Mesh as Mesh
 from symscale.hardware.chips import chip as chip
 from symscale.hardware.chips import chips as chips
 from symscale.models.model import model as model
+from symscale.parallel.schedules.lookup import schedule as schedule
+from symscale.parallel.schedules.lookup import schedules as schedules
 from symscale.parallel.strategy import strategy as strategy
 from symscale.parallel.table import strategies as strategies
 from symscale.programs.einsum import einsum as einsum
@@ -52,7 +54,9 @@ from symscale.solve.minimise import maximise as maximise
 from symscale.solve.minimise import minimise as minimise
 from symscale.solve.numeric import numeric as numeric
 from symscale.solve.regimes import regimes as regimes
+from symscale.studies.budget import budget as budget
 from symscale.studies.inference import inference as inference
+from symscale.studies.scaling import strong_scaling as strong_scaling
 from symscale.studies.serving.advice import advise as advise
 from symscale.studies.serving.batching import batching as batching
 from symscale.studies.serving.disaggregation import disaggregate as disaggregate
