@@ -4,7 +4,8 @@ Experts lie on mesh axes that are carved out of those that other roles use, or t
 them. An axis that no other role has is one more data axis for everything but experts: tokens are
 split over it behind the data axes (so that taking it off again is one AllToAll), and weights that
 all tokens meet are replicated or sharded over it as over data axes. An axis shared with the
-``tensor`` role gives a device whole experts in place of parts of each.
+``tensor`` role gives a device whole experts in place of parts of each; tensor ranks that are no
+expert ranks are data ranks then, for experts alone.
 
 Sources: GShard, https://arxiv.org/abs/2006.16668; DeepSpeed-MoE, https://arxiv.org/abs/2201.05596,
 section 4.1 (experts on data ranks); Megatron-Core MoE, https://arxiv.org/abs/2504.14960 (expert
@@ -42,6 +43,25 @@ def data_axes(axes: Mapping[str, tuple[str, ...]], role: str) -> tuple[str, ...]
         return held
     others = {name for other, group in axes.items() if other != ROLE for name in group}
     return held + tuple(name for name in axes.get(ROLE, ()) if name not in others)
+
+
+def seen_by(
+    axes: Mapping[str, tuple[str, ...]], labels: tuple[str, ...]
+) -> Mapping[str, tuple[str, ...]]:
+    """The axes of each role as an array meets them: experts on tensor ranks are whole, and the
+    other tensor ranks are data ranks for them.
+
+    >>> axes = {"data": ("X",), "tensor": ("Y", "U"), "expert": ("Y",)}
+    >>> seen_by(axes, ("E", "D", "F_e"))
+    {'data': ('X', 'U'), 'tensor': (), 'expert': ('Y',)}
+    >>> seen_by(axes, ("D", "F"))["tensor"]
+    ('Y', 'U')
+    """
+    own, tensor = axes.get(ROLE, ()), axes.get("tensor", ())
+    if not (by_expert(labels) and set(own) & set(tensor)):
+        return axes
+    rest = tuple(name for name in tensor if name not in own)
+    return {**axes, "data": axes.get("data", ()) + rest, "tensor": ()}
 
 
 def slots_of(tokens: tuple[str, ...], axes: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:

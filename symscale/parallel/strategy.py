@@ -19,7 +19,9 @@ from symscale.parallel.experts import (
     SHARED,
     SLOTS,
     by_expert,
+    data_axes,
     is_choice,
+    seen_by,
     slots_of,
     unmixed,
 )
@@ -109,7 +111,8 @@ class Strategy:
         """Gradient and optimizer state, where they lie otherwise than the weight."""
         out = []
         waiting = [role for part in self.parts for role in part.partial]
-        partial = tuple(a for role in waiting for a in axes_of(self.axes, role, "gradients"))
+        seen = seen_by(self.axes, weight.labels)
+        partial = tuple(a for role in waiting for a in axes_of(seen, role, "gradients"))
         gradient = self._weight(weight, f"d{weight.name}", "gradients", partial)
         if self._waits:
             gradient = self._waiting(gradient)
@@ -138,7 +141,9 @@ class Strategy:
 
     def _waiting(self, gradient: Array) -> Array:
         """A gradient that is whole along the data axes, a partial sum until the last microbatch."""
-        axes = frozenset(a for part in self._data for role in part.roles for a in self.axes[role])
+        seen = seen_by(self.axes, gradient.labels)
+        roles = {"data", *(role for part in self._data for role in part.roles)} - {"expert"}
+        axes = frozenset(a for role in roles for a in data_axes(seen, role))
         if by_expert(gradient.labels):
             axes -= frozenset(self.axes.get("expert", ()))
         left = {d.name: tuple(a for a in d.axes if a not in axes) for d in gradient.dims}
@@ -149,6 +154,7 @@ class Strategy:
         """The mesh axes of each dim, over all parts; no axis twice. Slots lie as tokens do."""
         out: dict[str, Axes] = dict.fromkeys(labels, ())
         used: set[str] = set()
+        seen = seen_by(self.axes, labels)
         if by_expert(labels):
             out[EXPERTS] = self.axes.get("expert", ())
             used.update(out[EXPERTS])
@@ -158,7 +164,7 @@ class Strategy:
                 label = slots.get(dim, dim)
                 if label not in out:
                     continue
-                held = (a for role in roles for a in axes_of(self.axes, role, kind))
+                held = (a for role in roles for a in axes_of(seen, role, kind))
                 fresh = tuple(a for a in held if a not in used)
                 out[label] = out[label] + fresh
                 used.update(fresh)
@@ -271,7 +277,8 @@ def strategy(name: str | Strategy, **options: Any) -> Strategy:
     Roles take mesh axes: ``data`` (X unless said), ``tensor`` (Y), ``rows`` (X, of ``2d``),
     ``replica`` (R, of ``hsdp``), ``context`` (Z, of ``cp``, ``ulysses`` and ``ring``), ``expert``
     (Z, of ``ep``), ``stage`` (P, of ``pp``). Capitals stand for one-letter axes (``data="XYZ"``),
-    another word for one axis of that name, a tuple for several such.
+    another word for one axis of that name, a tuple for several such. Experts may share axes with
+    data, context and tensor roles (``tensor="Y", expert="ZY"``).
 
     A pipeline takes ``schedule`` (``"1f1b"`` unless said, see :func:`schedule`) and ``chunks``; any
     strategy takes the options of :class:`Techniques`: ``microbatches``, ``remat``, ``optimizer``,

@@ -61,6 +61,8 @@ SPLITS: dict[str, tuple[str, dict[str, str]]] = {
     "out of tensor ranks": ("fsdp+tp+ep", {"expert": "ZY"}),
     "of tensor ranks": ("fsdp+tp+sp+ep", {"expert": "Y"}),
     "out of tensor ranks with tokens split": ("fsdp+tp+sp+ep", {"expert": "ZY"}),
+    "of some tensor ranks": ("fsdp+tp+ep", {"tensor": "YU", "expert": "Y"}),
+    "of some tensor ranks with tokens split": ("zero1+tp+sp+ep", {"tensor": "YU", "expert": "U"}),
     "of all ranks": ("fsdp+tp+sp+ep", {"expert": "XZY", "data": "XZ"}),
     "of context ranks": ("fsdp+cp+ep", {"expert": "Z"}),
     "beside context ranks": ("fsdp+cp+ep", {"context": "Y"}),
@@ -95,6 +97,22 @@ def test_whatever_is_kept(split: str, keep: Keep) -> None:
 @pytest.mark.parametrize("split", ["zero1+ep", "fsdp+tp+ep", "of context ranks"])
 def test_experts_with_biases(split: str) -> None:
     run(GPT_OSS, split)
+
+
+def test_other_tensor_ranks_are_data_ranks_of_whole_experts() -> None:
+    lines = strategy("fsdp+tp+sp+ep", tensor="YU", expert="Y").lines(DEEPSEEK)
+    for line in (
+        "Xm[B_XYU, D]", "SendIds[E, c_XUY]", "Xe[E_Y, c_XU, D]", "Ae[E_Y, c_XU, F_e]",
+        "Ein[E_Y, D_XU, F_e]", "Sin[D_X, F_s_YU]", "Wuk[R_kv, N_YU, H_n]",
+    ):  # fmt: skip
+        assert line in lines
+
+
+def test_waiting_gradients_of_tensor_ranks_stay_cut() -> None:
+    lines = strategy("dp+tp+ep", expert="ZY", microbatches=4).lines(MIXTRAL)
+    assert {"dWq[D, N_Y, H]{U_XZ}", "dEin[E_ZY, D, F_e]{U_X}"} <= set(lines)
+    lines = strategy("dp+tp+ep", tensor="YU", expert="Y", microbatches=4).lines(MIXTRAL)
+    assert {"dWq[D, N_YU, H]{U_X}", "dEin[E_Y, D, F_e]{U_UX}"} <= set(lines)
 
 
 def test_gradients_that_wait_for_the_last_microbatch() -> None:
@@ -134,7 +152,11 @@ def test_without_experts_the_axis_is_one_more_data_axis() -> None:
 def test_each_way_is_one_all_to_all() -> None:
     """Wherever the experts' axes are carved from; only where tokens are cut along their width (D_Y)
     does that axis leave from another dim."""
-    counts = {"out of tensor ranks": 8, "of tensor ranks with tokens whole": 0}
+    counts = {
+        "out of tensor ranks": 8,
+        "of some tensor ranks": 8,
+        "of tensor ranks with tokens whole": 0,
+    }
     for split, (name, axes) in SPLITS.items():
         made = strategy(name, **axes).shard(DEEPSEEK)
         found = [
@@ -348,11 +370,15 @@ def test_experts_on_a_device_are_those_of_its_expert_ranks() -> None:
     """Divided by expert ranks, and by the tensor ranks that are not expert ranks: not by all tensor
     ranks, and not kept whole everywhere.
 
-    Source: NVIDIA/Megatron-LM issue #4050 (tensor 2 ways, experts 8 ways over them, none cut).
+    Source: NVIDIA/Megatron-LM issue #4050 (tensor 2 ways, experts 8 ways over them, whole).
     """
     made = strategy("tp+sp+ep", expert="ZY").shard(LAYER)
     share = sum(made.sharding(name).elements for name in LAYER.weights) / LAYER.parameters
     assert share.subs({Y: 2, Z: 4}) * 45097156608 == 5637144576
+    # Tensor 8 ways, experts 2 ways over them, none cut.
+    made = strategy("tp+sp+ep", tensor="YU", expert="Y").shard(LAYER)
+    share = sum(made.sharding(name).elements for name in LAYER.weights) / LAYER.parameters
+    assert share.subs({Y: 2, axis("U"): 4}) * 45097156608 == 22548578304
     cut = strategy("tp+sp+ep").shard(LAYER)
     share = sum(cut.sharding(name).elements for name in LAYER.weights) / LAYER.parameters
     assert_same(share, 1 / (Y * Z))
