@@ -142,8 +142,14 @@ class Pace:
         slots = s.quantity("h_L", "h_L", "layers that are dealt out, the ends among them", "layer")
         made = pipeline.schedule.at(layers=slots, pair=s.t_FB)
         dealt = L + Add(*pipeline.slots(self.head_in_layers))
-        durations = {t: e * dealt / L for t, e in self._durations(pipeline, overlap).items()}
-        return made.step.xreplace({**durations, slots: dealt})
+        return made.step.xreplace({**self.durations(pipeline, overlap), slots: dealt})
+
+    def durations(self, pipeline: Pipeline, overlap: Overlap) -> dict[Expr, Expr]:
+        """A schedule's durations: seconds of one microbatch on an even share of all that is dealt
+        out, the ends counted as layers.
+        """
+        dealt = L + Add(*pipeline.slots(self.head_in_layers))
+        return {t: e * dealt / L for t, e in self._durations(pipeline, overlap).items()}
 
     def _durations(self, pipeline: Pipeline, overlap: Overlap) -> dict[Expr, Expr]:
         forward, backward = self.micro(FORWARD), self.micro(BACKWARD)

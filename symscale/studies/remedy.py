@@ -73,7 +73,7 @@ def remedy(result: StepResult) -> Remedy | None:
             if found and len(changes) > len(found[0].changes):
                 break
             made = _made(result, changes)
-            if made is not None and made.fits:
+            if made is not None:
                 found.append(Remedy(changes, made))
         if found:
             return min(found, key=lambda one: one.result.time)
@@ -126,7 +126,7 @@ def _growth(result: StepResult) -> Iterator[Change]:
 
 
 def _made(result: StepResult, changes: tuple[Change, ...]) -> StepResult | None:
-    """The step with changes; None where it cannot be so."""
+    """The step with changes; None where it cannot be so, or still does not fit."""
     step, mesh = result.step, dict(result.mesh)
     chosen = step.strategy
     options: dict[str, Any] = {}
@@ -143,8 +143,10 @@ def _made(result: StepResult, changes: tuple[Change, ...]) -> StepResult | None:
             used = {**chosen.techniques.to_dict(), "microbatches": chosen.techniques.microbatches}
             chosen = strategy(name, **chosen.axes, **kept, **used)
     try:
-        made = step.changed(chosen.using(**options) if options else chosen)
-        return made.at(result.chip, overlap=result.overlap, **_numbers(result, mesh))
+        changed = step.changed(chosen.using(**options) if options else chosen)
+        made = changed.at(result.chip, overlap=result.overlap, **_numbers(result, mesh))
+        # A rate that the chip does not state (PCIe, say) shows when the step is timed.
+        return made if made.fits and made.time else None
     except SymscaleError:
         return None
 

@@ -104,14 +104,31 @@ class StageMemory:
 
     def peak(self, values: Mapping[Symbol, Expr]) -> Held:
         """The device that holds most, with numbers."""
+        return max(self.devices(values), key=lambda held: held.total)
+
+    def devices(self, values: Mapping[Symbol, Expr]) -> tuple[Held, ...]:
+        """What each device of a pipeline holds, with numbers; without one there is one device."""
         known = {**dict(values)}
         each = [self._numbers(memory, known) for _, memory in self.kinds]
         ends = [self._numbers(m, known) for m in (self.embedding, self.head, self.common)]
-        found = [
-            Held(device, MappingProxyType(self._on(device, known, each, ends)))
+        return tuple(
+            Held(
+                device,
+                MappingProxyType(
+                    {
+                        kind: round(float(size))
+                        for kind, size in self._on(device, known, each, ends).items()
+                    }
+                ),
+            )
             for device in range(self._devices(known))
-        ]
-        return max(found, key=lambda held: held.total)
+        )
+
+    def formula(self, device: int, values: Mapping[Symbol, Expr]) -> Memory:
+        """What one device holds in symbols, its numbers of layers and microbatches put in."""
+        each = [dict(memory) for _, memory in self.kinds]
+        ends = [dict(memory) for memory in (self.embedding, self.head, self.common)]
+        return Memory(MappingProxyType(self._on(device, {**dict(values)}, each, ends)))
 
     def _devices(self, values: Mapping[Symbol, Expr]) -> int:
         pipeline = self.strategy.pipeline
@@ -127,7 +144,7 @@ class StageMemory:
         values: Mapping[Symbol, Expr],
         each: list[dict[str, Expr]],
         ends: list[dict[str, Expr]],
-    ) -> dict[str, int]:
+    ) -> dict[str, Expr]:
         pipeline, layers = self.strategy.pipeline, len(self.order)
         copies = 1 if pipeline is None else pipeline.schedule.recipe.weights
         if pipeline is None:
@@ -141,11 +158,11 @@ class StageMemory:
         out = {}
         for kind in KINDS:
             amounts = [each[self.order[layer]][kind] for layer in held]
-            total = max(amounts, default=S.Zero) if kind == "buffers" else Add(*amounts)
+            total = _widest(amounts) if kind == "buffers" else Add(*amounts)
             total *= flight if kind in _FLOWING else 1
             total /= copies if kind == "optimizer" else 1
-            out[kind] = round(float(total + self._of_ends(kind, device, values, ends)))
-        return {kind: 0 if kind in self.offloaded else size for kind, size in out.items()}
+            out[kind] = total + self._of_ends(kind, device, values, ends)
+        return {kind: S.Zero if kind in self.offloaded else size for kind, size in out.items()}
 
     def _of_ends(
         self, kind: str, device: int, values: Mapping[Symbol, Expr], ends: list[dict[str, Expr]]
@@ -164,3 +181,11 @@ class StageMemory:
         """What the first stage keeps on the host."""
         here = replace(self, strategy=self.strategy.using(offload=()))
         return here.first.without(kind for kind in KINDS if kind not in self.offloaded)
+
+
+def _widest(amounts: list[Expr]) -> Expr:
+    """The largest of several, unevaluated where they are symbols."""
+    unlike = tuple(dict.fromkeys(amounts))
+    if not unlike:
+        return S.Zero
+    return unlike[0] if len(unlike) == 1 else Maximum(*unlike)
