@@ -41,10 +41,18 @@ def serve(options: argparse.Namespace) -> None:
         data, text = {**data, **prompt.to_dict()}, f"{text}\n\n{prompt!r}"
     why = difference(found)
     if options.explain:
-        text = f"{text}\n\n{why!r}"
+        text = f"{text}\n\n{why!r}{_walls(found)}"
     for more, said in _parts(options, found):
         data, text = {**data, **more}, f"{text}\n\n{said}"
     show(options, {"ttft_s": None, **data, "methods": why.to_dict()}, text)
+
+
+def _walls(found: InferenceResult) -> str:
+    """The walls of the model's layers in closed form, where tensor parallelism has them."""
+    from symscale.studies.inference_walls import walls
+
+    layout = found.study.layout
+    return "" if layout.rows or layout.batch else f"\n\n{walls(found.study)!r}"
 
 
 def _pipeline(options: argparse.Namespace) -> None:

@@ -20,6 +20,7 @@ from symscale.hardware.chip import Chip
 from symscale.hardware.placement import Placement
 from symscale.studies.inference_kernels import Method
 from symscale.studies.inference_layout import CacheCut
+from symscale.studies.inference_notes import notes_of
 
 if TYPE_CHECKING:
     from symscale.studies.inference import Inference
@@ -150,7 +151,11 @@ class InferenceResult:
         for _, math, hbm in self.kernels:
             bound[MATH if math > hbm else HBM] += max(math, hbm)
         if self.method == "aggregate":
-            bound = {MATH: self.busy[MATH], HBM: self.busy[HBM]}
+            math, weights = map(
+                self.number, (self.study.step.products, self.study.step.all_weights)
+            )
+            cache = self.number(self._compute) - max(math, weights)
+            bound = {MATH: math, HBM: cache} if math > weights else {HBM: weights + cache}
         compute = max(bound, key=lambda name: bound[name])
         slowest = max(self.comms, key=lambda name: self.comms[name], default="")
         if slowest and self.comms[slowest] > self.number(self._compute):
@@ -179,6 +184,11 @@ class InferenceResult:
         kinds = self.study.memory.paged(self.block).by_kind
         found = {kind: round(float(evaluate(e, self.values))) for kind, e in kinds.items()}
         return MappingProxyType(found)
+
+    @property
+    def reserved_cache(self) -> int:
+        """Bytes of cache that one device reserves: whole blocks of tokens of each sequence."""
+        return self.memory.get("cache", 0)
 
     @property
     def needed_cache(self) -> int:
@@ -233,13 +243,7 @@ class InferenceResult:
     @property
     def notes(self) -> tuple[str, ...]:
         """What the numbers leave out, and what does not fit."""
-        found = list(self.study.model.notes)
-        if not self.fits:
-            found.append(
-                f"does not fit: {self.missing_bytes:,} bytes too many on each chip; the largest "
-                f"batch at this context is {self.largest_batch}"
-            )
-        return tuple(found)
+        return notes_of(self)
 
     def table(self) -> Table:
         """The headline numbers."""
@@ -290,6 +294,8 @@ class InferenceResult:
             "busy_s": dict(self.busy),
             "kv_bytes_per_token": self.kv_bytes_per_token,
             "kv_bytes": self.kv_bytes,
+            "needed_cache_bytes": self.needed_cache,
+            "reserved_cache_bytes": self.reserved_cache,
             "memory_bytes": self.memory_bytes,
             "memory": dict(self.memory),
             "usable_bytes": self.usable_bytes,

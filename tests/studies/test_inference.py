@@ -327,6 +327,31 @@ def test_a_batch_that_does_not_fit_says_what_does() -> None:
     assert f"largest batch at this context is {made.largest_batch}" in made.notes[-1]
 
 
+@pytest.mark.parametrize(
+    ("name", "how", "words"),
+    [
+        ("mixtral-8x7b", {"batch": 3}, "of 8 experts a layer's step meets 4.62"),
+        ("gpt2", {"chips": 4}, "a vocabulary of 50,257 is padded to 50,260 on 4 chips"),
+        ("qwen3-next-80b-a3b", {"chips": 2}, "recurrent layers are whole on each of 2"),
+        ("llama-3-70b", {"chips": 16, "batch": 3}, "keys and values are repeated on 2 chips"),
+    ],
+)
+def test_notes_say_what_is_left_out(name: str, how: dict[str, Any], words: str) -> None:
+    made = inference(name).at("h200", **{"chips": 1, "batch": 4, "context": 64, **how})
+    assert any(words in note for note in made.notes)
+    assert words in repr(made)
+
+
+def test_the_aggregates_bottleneck() -> None:
+    study = inference("llama-3-8b", "int8", "int8")
+    how = {"chips": 1, "method": "aggregate"}
+    found = [
+        study.at("h100", batch=b, context=s, **how) for b, s in ((1, 64), (400, 64), (400, 8192))
+    ]
+    assert [one.bottleneck for one in found] == ["hbm", "math", "hbm"]
+    assert found[0].reserved_cache == found[0].needed_cache == 64 * 65536
+
+
 def test_largest_batch_in_closed_form() -> None:
     study = inference("llama-3-70b", "int8", "int8", cache="heads")
     made = study.at("tpu-v5e", chips=16, batch=16, context=8192)
