@@ -17,6 +17,7 @@ from symscale.studies import (
     catalogue_inference,
     catalogue_matmul,
     catalogue_network,
+    catalogue_offload,
     catalogue_training,
 )
 from symscale.studies.catalogue_common import Entry, NamedCrossover, Setting
@@ -27,6 +28,7 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
     {
         **catalogue_matmul.ENTRIES,
         **catalogue_training.ENTRIES,
+        **catalogue_offload.ENTRIES,
         **catalogue_attention.ENTRIES,
         **catalogue_inference.ENTRIES,
         **catalogue_network.ENTRIES,

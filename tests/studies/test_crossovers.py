@@ -169,6 +169,15 @@ ROUTES: dict[str, tuple[Side, Side]] = {
         lambda v, s: 8 * v * s.D * s.F / (s.n * s.C),
         lambda v, s: 2 * 2 * (2 * s.D * s.F / s.n) / s.W_dcn,
     ),
+    # A device of n holds 1/n of two matrices; its tokens are 1/n of the batch.
+    "offload-optimizer": (
+        lambda v, s: 12 * v * s.D * s.F / (s.n * s.C),
+        lambda v, s: (2 + 2) * 2 * s.D * s.F / (s.n * s.W_pcie),
+    ),
+    "offload-parameters": (
+        lambda v, s: 4 * v * s.D * s.F / (s.n * s.C),
+        lambda v, s: 2 * 2 * s.D * s.F / (s.n * s.W_pcie),
+    ),
     "attention-mlp": (_scores, lambda v, s: _per_token(s)["mlp"]),
     "attention-projections": (
         _scores, lambda v, s: _per_token(s)["projections"],
@@ -224,7 +233,7 @@ LEADING: dict[str, tuple[Side, Side]] = {
         lambda v, s: (4 * s.E * s.D * s.F + 4 * v * s.k * (s.D + s.F)) / s.W_hbm,
     ),
 }
-NEVER = ("critical-batch-pcie",)
+NEVER = ("critical-batch-pcie", "offload-activations")
 
 
 def wall(sides: tuple[Side, Side], numbers: Numbers) -> float:
@@ -290,6 +299,21 @@ def test_out_of_host_memory_never() -> None:
     assert all(work(10.0**i, numbers) < move(10.0**i, numbers) for i in range(15))
     with pytest.raises(SymscaleError, match="never at these numbers"):
         named_crossover("critical-batch-pcie").value(chip("v5p"), model("llama-3-70b"))
+
+
+def test_activations_hide_behind_wide_matrices_or_never() -> None:
+    """Bytes of In and Tmp a token against its 4DF FLOPs; the batch and the chips cancel."""
+    rates = chip("h100")
+    numbers = Numbers({"D": 8192, "C": float(rates["C"]), "W_pcie": float(rates["W_pcie"])})
+    sides: tuple[Side, Side] = (
+        lambda v, s: 4 * s.D * v / s.C,
+        lambda v, s: 2 * (s.D + v) / s.W_pcie,
+    )
+    found = evaluated_crossover("offload-activations", chip="h100", model="llama-3-70b")
+    assert found.value == pytest.approx(wall(sides, numbers), rel=1e-9)
+    assert evaluated_crossover("offload-activations", chip="v5p").value is None
+    narrow = evaluated_crossover("offload-activations", chip="v5p", model="llama-3-70b")
+    assert narrow.verdict == "never"
 
 
 def test_attention_is_never_compute_bound_in_generation() -> None:
