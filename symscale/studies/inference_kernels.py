@@ -31,6 +31,7 @@ from symscale.programs.collectives import Collective
 from symscale.programs.ops import Einsum, Lookup
 from symscale.programs.phase import Compute
 from symscale.programs.sharded import ShardedProgram
+from symscale.studies.inference_exchanges import exchanges_of
 from symscale.studies.inference_program import Served, base, is_keys
 
 Method = Literal["per-op", "aggregate"]
@@ -163,7 +164,7 @@ def one_pass(parts: Iterable[tuple[Served, ShardedProgram]], cache: DType) -> Pa
     exchanges: list[Exchange] = []
     for served, sharded in parts:
         kernels += _kernels(served, sharded, cache)
-        exchanges += [Exchange(served.count, move) for move in sharded.forward.collectives]
+        exchanges += [Exchange(served.count, move) for move in exchanges_of(sharded)]
     return Pass(tuple(kernels), tuple(exchanges))
 
 

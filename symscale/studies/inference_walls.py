@@ -22,6 +22,7 @@ from symscale.programs.sharded import ShardedProgram
 from symscale.solve.answer import Crossover
 from symscale.solve.crossover import crossover
 from symscale.studies.inference import Inference
+from symscale.studies.inference_exchanges import exchanges_of
 from symscale.studies.inference_kernels import Kernel, Pass, one_pass
 from symscale.studies.inference_program import Served
 
@@ -127,7 +128,7 @@ def _seconds(parts: list[tuple[Served, ShardedProgram]]) -> list[Expr]:
     return [
         served.count * move.seconds(IDEAL)
         for served, sharded in parts
-        for move in sharded.forward.collectives
+        for move in exchanges_of(sharded)
     ]
 
 

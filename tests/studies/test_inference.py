@@ -15,7 +15,7 @@ from symscale.algebra.errors import (
     SymbolError,
     SymscaleError,
 )
-from symscale.algebra.symbols import B, C, E, W_hbm, X, Y, Z, k
+from symscale.algebra.symbols import B, C, D, E, W_hbm, X, Y, Z, k
 from symscale.algebra.symbols import S as KEYS
 from symscale.arrays.dtype import dtype
 from symscale.models.model import Model
@@ -266,6 +266,22 @@ def test_a_cache_cut_by_batch_costs_two_exchanges() -> None:
     assert [move.volume for move in exchanged] == [heads / (Y * Z)] * 2
     kept = layer(model("llama-3-70b"), "tp", "heads").forward.collectives
     assert {move.name for move in kept} == {"AllReduce_YZ"}
+
+
+@pytest.mark.parametrize(
+    ("name", "sums"),
+    [("llama-3-70b", 2), ("pythia-1.4b", 1), ("deepseek-v3", 2), ("gpt2", 2), ("command-r", 1)],
+)
+def test_what_is_added_up_is_reduced_once(name: str, sums: int) -> None:
+    """Two sums of activations a layer; one where attention lies beside the block; shared experts
+    add none of their own.
+    """
+    study = inference(name, cache="heads")
+    found = model(name)
+    last = study.layers[len(found.programs.kinds) - 1]
+    moves = [one.move for one in study.step.exchanges if one.count == last.count]
+    reduced = [move for move in moves if move.kind == "AllReduce"]
+    assert [move.volume for move in reduced] == [4 * B * D] * sums
 
 
 @pytest.mark.parametrize(("cache", "share"), [("heads", 8), ("batch", 32), ("sequence", 32)])
