@@ -14,7 +14,7 @@ _TECHNIQUES = (
     ("chunks", "V", "chunks of layers a device, of an interleaved schedule"),
     ("ends", "E,H", "layers that embedding and head count for when layers are dealt out"),
     ("microbatches", "M", "parts of a batch, one after another (1)"),
-    ("remat", "POLICY", "none, selective, matmul or block: what is computed again (none)"),
+    ("remat", "POLICY", "none, selective, matmul, block, or saved arrays: In,Gate,Up (none)"),
     ("optimizer", "NAME", "adam, adam+master, adam-bf16, adam-bf16+master or sgd (adam)"),
     ("gradients", "DTYPE", "type gradients are kept in (that of the weights)"),
     ("reduce", "WHEN", "gradients reduced after each or the last microbatch"),
@@ -56,6 +56,8 @@ def techniques_of(options: argparse.Namespace) -> dict[str, Any]:
     """
     given = {name: getattr(options, name) for name, _, _ in _TECHNIQUES}
     out = {name: value for name, value in given.items() if value is not None}
+    if "," in out.get("remat", ""):
+        out["remat"] = tuple(part.strip() for part in out["remat"].split(","))
     for name in _LISTS:
         if name in out:
             out[name] = tuple(part.strip() for part in out[name].split(","))

@@ -21,9 +21,18 @@ if TYPE_CHECKING:
 
 def notes(result: StepResult) -> Iterator[str]:
     """The notes of a step with numbers, most telling first."""
+    yield from _on_host(result)
     yield from _again(result)
     yield from _schedule(result)
     yield from _sequences(result)
+
+
+def _on_host(result: StepResult) -> Iterator[str]:
+    """What a device keeps on its host."""
+    kinds = result.step.strategy.techniques.offload
+    if kinds:
+        held = result.seconds(result.step.stage_memory.on_host.total)
+        yield f"on the host lie {' and '.join(kinds)}, {held / 1e9:.4g} GB a device"
 
 
 def _again(result: StepResult) -> Iterator[str]:

@@ -8,8 +8,9 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from symscale.algebra.errors import SymscaleError
-from symscale.algebra.symbols import B, axis
-from symscale.parallel.strategy import strategy
+from symscale.algebra.symbols import B, T, imbalance
+from symscale.parallel.strategy import Strategy, strategy
+from symscale.parallel.techniques import OPTIONS
 
 if TYPE_CHECKING:
     from symscale.studies.result import StepResult
@@ -128,32 +129,40 @@ def _growth(result: StepResult) -> Iterator[Change]:
 def _made(result: StepResult, changes: tuple[Change, ...]) -> StepResult | None:
     """The step with changes; None where it cannot be so, or still does not fit."""
     step, mesh = result.step, dict(result.mesh)
-    chosen = step.strategy
     options: dict[str, Any] = {}
     for change in changes:
-        for name, value in change.options:
-            options[name] = value
+        options.update(change.options)
         if change.doubled is not None:
             mesh[change.doubled] *= 2
-        if change.split is not None:
-            words = chosen.name.split("+")
-            name = "+".join(change.split[1] if word == change.split[0] else word for word in words)
-            pipe = chosen.pipeline
-            kept = {} if pipe is None else {"schedule": pipe.schedule.name}
-            used = {**chosen.techniques.to_dict(), "microbatches": chosen.techniques.microbatches}
-            chosen = strategy(name, **chosen.axes, **kept, **used)
     try:
+        chosen = step.strategy
+        for change in changes:
+            chosen = chosen if change.split is None else _otherwise_split(chosen, *change.split)
         changed = step.changed(chosen.using(**options) if options else chosen)
-        made = changed.at(result.chip, overlap=result.overlap, **_numbers(result, mesh))
+        made = changed.at(
+            result.chip,
+            overlap=result.overlap,
+            efficiency=dict(step.efficiency),
+            **_numbers(result, mesh),
+        )
         # A rate that the chip does not state (PCIe, say) shows when the step is timed.
         return made if made.fits and made.time else None
     except SymscaleError:
         return None
 
 
+def _otherwise_split(chosen: Strategy, before: str, after: str) -> Strategy:
+    """The strategy with another data part, all else as it was."""
+    name = "+".join(after if word == before else word for word in chosen.name.split("+"))
+    used = {option: getattr(chosen.techniques, option) for option in OPTIONS}
+    pipe = chosen.pipeline
+    if pipe is not None:
+        chunks = pipe.schedule.v if pipe.schedule.recipe.chunked else None
+        used |= {"schedule": pipe.schedule.name, "chunks": chunks, "ends": pipe.ends}
+    return strategy(name, **chosen.axes, **used)
+
+
 def _numbers(result: StepResult, mesh: dict[str, int]) -> dict[str, Any]:
-    """Batch, sequence and mesh, as they were but for the axes that grew."""
-    names = {axis(name) for name in mesh}
-    given = {s.name: v for s, v in result.values.items() if s.name in ("B", "T") and s not in names}
-    assert B.name in given
-    return {**given, **mesh}
+    """Batch, sequence, imbalance and mesh, as they were but for the axes that grew."""
+    kept = {s.name: value for s, value in result.values.items() if s in (B, T, imbalance)}
+    return {**kept, **mesh}

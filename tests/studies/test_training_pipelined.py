@@ -372,3 +372,19 @@ def test_techniques_print_themselves() -> None:
 def test_sizes_stay_symbols_in_formulas() -> None:
     seconds = step("fsdp+pp", microbatches=8).formulas.seconds("none")
     assert {B, L, P} <= seconds.free_symbols
+
+
+def test_a_remedy_keeps_schedule_chunks_and_ends() -> None:
+    made = step("dp+pp", schedule="interleaved", chunks=2, microbatches=8, ends=(1, 1),
+                optimizer="adam+master", remat="block")  # fmt: skip
+    small = chip("h100").override(hbm_bytes=24 * 10**9)
+    result = made.at(small, B=64 * T, X=8, P=4, T=T, efficiency={"math": 0.5})
+    assert not result.fits
+    found = result.remedy
+    assert found is not None
+    pipe = found.result.step.strategy.pipeline
+    assert pipe is not None
+    assert (pipe.schedule.name, pipe.ends) == ("interleaved", (1, 1))
+    assert pipe.schedule.v == 2
+    assert found.result.step.strategy.techniques.optimizer == "adam+master"
+    assert dict(found.result.step.efficiency) == dict(result.step.efficiency)
