@@ -32,7 +32,7 @@ def serve(options: argparse.Namespace) -> None:
     if options.groups is not None:
         raise SymbolError("--groups are of a pipeline; give its --stages too")
     names = ("chips", "batch", "context", "replicas", "method", "overlap", "fidelity")
-    how = ("activations", "layout", "block", "share", "buffers")
+    how = ("activations", "layout", "block", "share", "buffers", "beyond")
     asked = {name: getattr(options, name) for name in (*names, *how)}
     found = _study(options).at(options.chip, **asked, **(options.mesh or {}))
     data, text = found.to_dict(), repr(found)
@@ -65,7 +65,9 @@ def _pipeline(options: argparse.Namespace) -> None:
     if options.replicas != 1:
         raise SymbolError("--replicas goes without --stages")
     names = ("chips", "batch", "context", "method", "overlap", "fidelity", "activations")
-    asked = {name: getattr(options, name) for name in (*names, "block", "share", "buffers")}
+    asked = {
+        name: getattr(options, name) for name in (*names, "block", "share", "buffers", "beyond")
+    }
     if options.chips is None:
         raise SymbolError("no number of chips; give --chips")
     found = pipelined(
@@ -139,6 +141,7 @@ def _advice(options: argparse.Namespace, found: InferenceResult) -> Advice:
         strategy=options.strategy,
         share=options.share,
         buffers=options.buffers,
+        beyond=options.beyond,
     )
 
 
@@ -180,6 +183,7 @@ def fit(options: argparse.Namespace) -> None:
         block=options.block,
         share=options.share,
         buffers=options.buffers,
+        beyond=options.beyond,
     )
     show(options, found.to_dict(), repr(found))
 

@@ -61,6 +61,7 @@ def _add_types(made: argparse.ArgumentParser, count: Parse) -> None:
     made.add_argument("--naive", action="store_true", help="latent attention not absorbed")
     made.add_argument("--block", type=count, default=1, metavar="N", help="tokens of a page (1)")
     made.add_argument("--share", type=float, default=1.0, help="of HBM that may be used (1)")
+    made.add_argument("--beyond", action="store_true", help="count a context beyond the model's")
     made.add_argument("--buffers", type=count, default=0, metavar="BYTES", help="set aside a chip")
 
 

@@ -51,6 +51,7 @@ def inference_result(
     block: int = 1,
     share: float = 1.0,
     buffers: int = 0,
+    beyond: bool = False,
     **numbers: Any,
 ) -> InferenceResult:
     """A step of generation on a chip: of the meshes that its chips can have, the fastest that fits.
@@ -70,6 +71,7 @@ def inference_result(
         block: tokens of a block of a paged cache.
         share: of a chip's HBM that may be used.
         buffers: bytes of that set aside on each chip.
+        beyond: count a context beyond the model's, too.
         numbers: mesh axes (``X``, ``Y``, ``Z``), ``M_X`` and the like, or any rate.
 
     Raises:
@@ -81,7 +83,8 @@ def inference_result(
     asked = {
         "chips": chips, "batch": batch, "context": context, "replicas": replicas,
         "method": method, "overlap": overlap, "fidelity": fidelity, "activations": activations,
-        "layout": layout, "block": block, "share": share, "buffers": buffers, **numbers,
+        "layout": layout, "block": block, "share": share, "buffers": buffers,
+        "beyond": beyond, **numbers,
     }  # fmt: skip
     return _Asked(study, find_chip(chip), MappingProxyType(asked)).best()
 
@@ -104,7 +107,7 @@ class _Asked:
             raise SymbolError(f"activations {asked['activations']!r} is none of 'on chip', 'hbm'")
         if batch % replicas:
             raise SymbolError(f"a batch of {batch} is not shared evenly by {replicas} replicas")
-        length = _context(self.study, asked["context"])
+        length = _context(self.study, asked["context"], asked["beyond"])
         found = _meshes(self.study, asked["chips"], replicas, numbers)
         options = _that_work(self.option(mesh, length, numbers) for mesh in found)
         return min(options, key=lambda made: (not made.fits, made.step_time))
@@ -146,7 +149,7 @@ class _Asked:
 _OWN = frozenset(
     (
         *("chips", "batch", "context", "replicas", "method", "overlap", "fidelity"),
-        *("activations", "layout", "block", "share", "buffers"),
+        *("activations", "layout", "block", "share", "buffers", "beyond"),
     )
 )
 
@@ -186,17 +189,17 @@ def _check(study: Inference, numbers: Mapping[str, Any], **counts: Any) -> None:
         )
 
 
-def _context(study: Inference, context: int | None) -> int:
+def _context(study: Inference, context: int | None, beyond: bool) -> int:
     longest = study.model.context
     if context is None and longest is None:
         raise SymbolError(f"{study.model.name} names no context length; give context=...")
     chosen = exact(longest if context is None else context, "context")
     if not chosen.is_integer:
         raise SymbolError(f"context = {context}: a whole number is wanted")
-    if longest is not None and chosen > longest:
+    if longest is not None and chosen > longest and not beyond:
         raise ModelError(
             f"context {chosen}: {study.model.name} is made for sequences of at most {longest} "
-            "tokens"
+            "tokens (beyond=True or --beyond counts longer ones)"
         )
     return int(chosen)
 

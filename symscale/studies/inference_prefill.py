@@ -132,7 +132,7 @@ def prefill(
     longest = result.study.model.context
     if not exact(prompt, "prompt").is_integer:
         raise SymbolError(f"prompt = {prompt}: a whole number is wanted")
-    if longest is not None and prompt > longest:
+    if longest is not None and prompt > longest and not result.asked.get("beyond"):
         raise ModelError(
             f"prompt {prompt}: {result.study.model.name} is made for sequences of at most "
             f"{longest} tokens"

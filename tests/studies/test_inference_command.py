@@ -66,6 +66,31 @@ def test_serve_refuses(
     assert words in refused(capsys, *SERVE, *more)
 
 
+@pytest.mark.parametrize(
+    ("batch", "total", "milliseconds"),
+    [(1, 32.7, 4.98), (8, 79.6, 12.13), (16, 133.2, 20.30), (32, 240.4, 36.65), (64, 454.8, 69.33),
+     (240, 1634, 249.09)],
+)  # fmt: skip
+def test_steps_of_llama_2_13b(
+    capsys: pytest.CaptureFixture[str], batch: int, total: float, milliseconds: float
+) -> None:
+    """The book's table for 4x2 v5e and 8192 tokens, twice what the model is made for.
+
+    How To Scale Your Model, chapter 7: weights of 26 GB and 6.7 GB of cache a sequence.
+    """
+    how = ("serve", "llama-2-13b", "--chip", "tpu-v5e", "--chips", "8", "--weights", "bf16",
+           "--kv", "bf16", "--batch", str(batch), "--context", "8192")  # fmt: skip
+    assert "at most 4096 tokens" in refused(capsys, *how)
+    for method in ("per-op", "aggregate"):
+        found = data(capsys, *how, "--beyond", "--method", method)
+        held = found["memory"]["weights"] + found["memory"]["cache"]
+        assert 8 * held / 1e9 == pytest.approx(total, rel=4e-3)
+        assert found["step_time_s"] * 1e3 == pytest.approx(milliseconds, rel=7e-3)
+        assert found["tokens_per_s"] == pytest.approx(batch / milliseconds * 1e3, rel=7e-3)
+        assert found["bottleneck"] == "hbm"
+        assert found["fits"] is (total < 8 * 16)
+
+
 def test_fit_command(capsys: pytest.CaptureFixture[str]) -> None:
     found = data(capsys, "fit", "llama-3-70b", "--chip", "h100")
     assert found["weight_bytes"] == 141_107_412_992
