@@ -59,10 +59,13 @@ _MATH["⁻"] = "^-"
 def tex(value: object) -> str:
     r"""Text for LaTeX; what no font of a plain installation holds shows as its code point.
 
+    An address may be broken after its slashes.
+
     >>> tex("a_b & 50%")
     'a\\underscore\\softbreak{}b \\& 50\\%'
     """
-    return "".join(map(_char, str(value)))
+    shown = "".join(map(_char, str(value)))
+    return shown.replace("/", r"/\softbreak{}") if "://" in shown else shown
 
 
 def tex_mono(value: str, cell: bool = True) -> str:

@@ -11,16 +11,17 @@ from sympy import Expr, Symbol
 
 from symscale.algebra.errors import HardwareError, ShardingError, SolveError
 from symscale.algebra.substitution import bindings, evaluate
-from symscale.algebra.symbols import B, T, axis, n
+from symscale.algebra.symbols import B, E, F, T, axis, n
 from symscale.hardware.chip import Chip
 from symscale.models.decoder import two_matmul_layer
 from symscale.models.model import Model
 from symscale.parallel.strategy import Strategy, strategy
 from symscale.parallel.table import NAMES
+from symscale.parallel.techniques import OPTIONS
 from symscale.studies.conditions import ComputeBound, compute_bound, compute_bound_on
 from symscale.studies.meshes import MeshOption, mesh_options
 from symscale.studies.result import StepResult
-from symscale.studies.training import TrainingStep, training
+from symscale.studies.training import TrainingStep
 
 
 @dataclass(frozen=True)
@@ -66,18 +67,51 @@ class TrainingStudy:
         return self.batch / self.chips
 
     @cached_property
+    def left_out(self) -> str:
+        """Why strategies are not compared on the textbook's layer of two matmuls; else empty.
+
+        That layer stands for a dense one whose batch goes through whole.
+        """
+        used = self.step.strategy
+        if len(self.step.shares) > 1:
+            return f"the layers of {self.model.name} are of {len(self.step.shares)} kinds"
+        if E in self.model or F not in self.model:
+            return f"the layers of {self.model.name} have experts"
+        if "expert" in used.axes or "context" in used.axes:
+            return f"{used.name} splits more than batch and weights"
+        if used.pipeline is not None:
+            return "a stage of a pipeline waits for its neighbours"
+        if used.techniques.accumulates:
+            return f"a batch goes through in {used.techniques.microbatches} parts"
+        return ""
+
+    @cached_property
     def options(self) -> tuple[MeshOption, ...]:
-        """The meshes that the step's strategy can have, best first."""
-        plain = training(self.model, self.step.strategy)
+        """The meshes that the step's strategy can have, best first; none where none is compared."""
+        if self.left_out:
+            return ()
+        plain = self.step.changed(self.step.strategy)
         return mesh_options(plain, self.chip, self.chips, self.batch, self.length)
 
     @cached_property
     def rivals(self) -> tuple[Rival, ...]:
-        """Every strategy of the table, on the chips at hand."""
+        """Every strategy of the table, on the chips at hand; none where none is compared."""
+        if self.left_out:
+            return ()
         own = self.step.strategy.name
         names = NAMES if own in NAMES else (*NAMES, own)
-        found = [self.step.strategy if name == own else strategy(name) for name in names]
+        found = [self.step.strategy if name == own else self._alike(name) for name in names]
         return tuple(Rival(self, one) for one in found if self._can_lie(one))
+
+    def _alike(self, name: str) -> Strategy:
+        """Another strategy with the same techniques, as far as it takes them."""
+        used = self.step.strategy.techniques
+        given = {key: getattr(used, key) for key in OPTIONS if key != "reduce"}
+        return strategy(name, **given)
+
+    def of_microbatch(self, expr: Expr) -> Expr:
+        """An expression of all tokens as that of one microbatch."""
+        return expr.xreplace({B: B / self.step.strategy.techniques.microbatches})
 
     @property
     def own(self) -> Rival:
@@ -93,7 +127,7 @@ class TrainingStudy:
 
     def rival(self, name: str) -> Rival:
         """The rival of this name, on the chips at hand."""
-        return Rival(self, strategy(name))
+        return Rival(self, self._alike(name))
 
 
 @dataclass(frozen=True)
@@ -110,7 +144,7 @@ class Rival:
     def step(self) -> TrainingStep:
         """The step under this strategy, on the chip's network."""
         sizes = self.mesh if self.study.spans_nodes else None
-        return training(self.study.model, self.strategy).on(self.study.chip, sizes=sizes)
+        return self.study.step.changed(self.strategy).on(self.study.chip, sizes=sizes)
 
     @cached_property
     def bound(self) -> ComputeBound:

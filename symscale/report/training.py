@@ -7,7 +7,9 @@ from typing import Any
 
 from symscale.report.chapters.attention import attention_chapter
 from symscale.report.chapters.hardware import hardware_chapter, notation_chapter
+from symscale.report.chapters.memory import memory_chapter
 from symscale.report.chapters.model import model_chapter
+from symscale.report.chapters.pipeline import pipeline_chapter
 from symscale.report.chapters.plots import plots_chapter
 from symscale.report.chapters.scaling import scaling_chapter
 from symscale.report.chapters.split import split_chapter
@@ -36,6 +38,11 @@ def training_document(study: TrainingStudy, tick: Callable[[str], None] = quiet)
     sections += split_chapter(study)
     tick("step")
     sections += step_chapter(study)
+    if study.step.strategy.pipeline is not None:
+        tick("pipeline")
+        sections += pipeline_chapter(study)
+    tick("memory")
+    sections += memory_chapter(study)
     tick("scaling")
     sections += scaling_chapter(study)
     tick("attention")

@@ -9,6 +9,7 @@ from typing import Any
 from sympy import Expr, S, Symbol
 
 from symscale.algebra.substitution import evaluate
+from symscale.algebra.symbols import B
 from symscale.algebra.time import Time
 from symscale.models.decoder import two_matmul_layer
 from symscale.models.model import is_score
@@ -62,6 +63,21 @@ def pressures(step: TrainingStep) -> tuple[Pressure, ...]:
         _of("decoder layer, forward", timed, timed.math),
         _of("whole step", step.time, step.time.math),
     )
+
+
+def kind_pressures(step: TrainingStep) -> tuple[Pressure, ...]:
+    """The forward pass of each kind of layer, for one microbatch, and the work of the whole step.
+
+    >>> from symscale.studies.training import training
+    >>> [p.part for p in kind_pressures(training("deepseek-v3", "fsdp+ep"))]
+    ['dense layer, forward', 'moe layer, forward', 'whole step']
+    """
+    parts = step.strategy.techniques.microbatches
+    found = []
+    for share in step.shares:
+        timed = share.sharded.forward.time_on(step.network).put({B: B / parts})
+        found.append(_of(f"{share.kind.name} layer, forward", timed, timed.math))
+    return (*found, _of("whole step", step.time, step.time.math))
 
 
 def _of(part: str, time: Time, math: Expr) -> Pressure:

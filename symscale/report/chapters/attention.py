@@ -63,6 +63,8 @@ def _rule_of_thumb(study: TrainingStudy) -> Paragraph:
     if len(walls) != 1:
         return text(ending)
     textbook = walls[0].subs({F: 4 * D, K: N}).subs(H, D / N).cancel()
+    if textbook.free_symbols != {D}:
+        return text(ending)
     return text(
         "With as many key/value heads as query heads, heads as wide as the model and ",
         equation(F, 4 * D),

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from symscale.algebra.symbols import info, symbol
+from symscale.algebra.symbols import info, links, symbol
 from symscale.hardware.figure import Figure, meaning
 from symscale.report.document import Section, section, table, text
 from symscale.report.numbers import memory, number, rate
 from symscale.report.rich import Code, Math, Part
 from symscale.report.study import TrainingStudy
 
-#: Symbols of the report beyond the model's sizes and the chip's rates.
-_OTHERS = ("B", "T", "X", "Y", "M_X", "M_Y", "n")
+#: Symbols of a pipeline's schedule.
+_SCHEDULE = ("p", "m", "v", "t_F", "t_B", "t_W", "t_FB")
 
 
 def hardware_chapter(study: TrainingStudy) -> list[Section]:
@@ -50,9 +50,18 @@ def symbol_known(name: str) -> bool:
     return name[:2] in ("C_", "W_") or name == "C"
 
 
+def _others(study: TrainingStudy) -> tuple[str, ...]:
+    """Symbols of the report beyond the model's sizes and the chip's rates."""
+    used = study.step.strategy
+    axes = dict.fromkeys((*used.mesh_axes, *(() if study.left_out else ("X", "Y"))))
+    names = ("B", "T", *axes, *(links(name).name for name in axes))
+    more = () if study.left_out else ("n",)
+    return (*names, *more, *(() if used.pipeline is None else _SCHEDULE))
+
+
 def notation_chapter(study: TrainingStudy) -> list[Section]:
     """How arrays, shardings and costs are written and counted."""
-    rows = [(Math(symbol(name)), info(name).meaning, info(name).unit) for name in _OTHERS]
+    rows = [(Math(symbol(name)), info(name).meaning, info(name).unit) for name in _others(study)]
     return [
         section(
             "Notation and conventions",

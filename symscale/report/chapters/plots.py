@@ -16,7 +16,8 @@ _POINTS = 41
 
 def plots_chapter(study: TrainingStudy) -> list[Section]:
     """The roofline of the chip, and time against batch for each strategy."""
-    return [*roofline_chapter(study), section("Time against the batch", *_batch(study))]
+    drawn = [] if study.left_out else [section("Time against the batch", *_batch(study))]
+    return [*roofline_chapter(study), *drawn]
 
 
 def _batch(study: TrainingStudy) -> list[Block]:

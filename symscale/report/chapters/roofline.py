@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sympy import Expr
@@ -115,18 +115,37 @@ def _apart(points: Sequence[OpPoint]) -> list[OpPoint]:
     return kept
 
 
+def _points_of(
+    study: TrainingStudy,
+    number_of: Callable[[Expr], float],
+    roof_of: Callable[[tuple[str, ...]], str],
+) -> list[OpPoint]:
+    """The points of every kind of layer; those of whole layers say of which kind."""
+    shares = study.step.shares
+    found = []
+    for share in shares:
+        named = "" if len(shares) == 1 else f"{share.kind.name} "
+        for point in layer_points(share.sharded.forward, number_of, roof_of):
+            whole = point.name.startswith("layer over")
+            found.append(replace(point, name=f"{named if whole else ''}{point.name}"))
+    return found
+
+
 def roofline_chapter(study: TrainingStudy) -> list[Section]:
     """The roofs of the study's chip, and a layer's forward pass on them."""
     roofs = roofline(study.chip)
     mesh = study.result.mesh
-    placed = study.chip.placement(tuple(mesh), mesh)
+    placed = study.result.placement or study.chip.placement(tuple(mesh), mesh)
     inside = placed.places[0]
 
     def roof_of(names: tuple[str, ...]) -> str:
         waits = {one.binding for one in placed.axes if one.name in names}
         return "links" if waits == {inside} else "network"
 
-    points = layer_points(study.step.layer.forward, study.result.seconds, roof_of)
+    def number_of(expr: Expr) -> float:
+        return study.result.seconds(study.of_microbatch(expr))
+
+    points = _points_of(study, number_of, roof_of)
     drawn = _apart([one for one in points if one.roof not in roofs.missing])
     rows: list[tuple[Any, ...]] = [
         (one.name, number(float(one.value)), number(float(roofs.ridge(one.name))))

@@ -14,6 +14,8 @@ from symscale.studies.conditions import compute_bound
 
 def split_chapter(study: TrainingStudy) -> list[Section]:
     """The closed form with its derivation, both conditions, and the meshes that divide."""
+    if study.left_out:
+        return []
     name = study.step.strategy.name
     rival = study.rival(name) if len(study.step.strategy.axes) > 1 else study.rival("fsdp+tp")
     if not _applies(rival):

@@ -1,4 +1,4 @@
-"""The chosen step in numbers: time under each assumption on overlap, memory, and its notes."""
+"""The chosen step in numbers: time under each assumption on overlap, walls, and its notes."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from typing import Any
 
 from sympy import together
 
+from symscale.algebra.printing import to_plain
 from symscale.algebra.time import Overlap, Time
-from symscale.report.document import Cell, Section, callout, display, section, table, text
-from symscale.report.numbers import count, memory, percent, rate, seconds
+from symscale.report.document import Section, callout, display, section, table, text
+from symscale.report.numbers import count, percent, rate, seconds
 from symscale.report.rich import Code, Math
 from symscale.report.study import TrainingStudy
-from symscale.studies.pressure import pressures
+from symscale.studies.pressure import kind_pressures, pressures
 
 _ASSUMPTIONS: tuple[tuple[Overlap, str], ...] = (
     ("full", "everything overlaps (lower bound)"),
@@ -20,12 +21,15 @@ _ASSUMPTIONS: tuple[tuple[Overlap, str], ...] = (
 )
 
 
+#: Characters of a formula beyond which it is not shown whole.
+_READABLE = 280
+
+
 def step_chapter(study: TrainingStudy) -> list[Section]:
-    """Time, walls and memory of the step on its mesh."""
+    """Time and walls of the step on its mesh."""
     return [
         section("The step on its mesh", *_time(study)),
         section("Where the wall is", *_walls(study), level=2),
-        section("Memory", *_memory(study), level=2),
     ]
 
 
@@ -35,32 +39,53 @@ def mesh_text(study: TrainingStudy) -> str:
 
 
 def _time(study: TrainingStudy) -> list[Any]:
-    result, time = study.result, study.step.time
-    rows = []
-    for overlap, said in _ASSUMPTIONS:
-        total = result.seconds(time.total(overlap))
-        rows.append((said, seconds(total), percent(result.math / total)))
+    result = study.result
+    rows = [
+        (said, seconds(result.times[word]), percent(result.useful_math / result.times[word]))
+        for word, said in _ASSUMPTIONS
+    ]
     busy = [(_resource(name), seconds(value)) for name, value in result.busy.items()]
     forward, backward = (study.step.formulas.pass_time(position) for position in (0, 1))
+    long = _too_long(forward, backward)
     return [
         text(
             "Under ",
             Code(study.step.strategy.name),
             f" on {mesh_text(study)} "
-            f"({result.chips:,} chips), all layers together. In the forward pass, the terms are:",
+            f"({result.chips:,} chips), {_extent(study)}. In the forward pass, the terms are:",
         ),
-        display(*_terms(forward)),
+        *_terms(forward, long),
         text("In the backward pass:"),
-        display(*_terms(backward)),
+        *_terms(backward, long),
+        *_elsewhere(study, long),
         table(["resource", ("busy", "right")], busy, "Time that each resource is busy in a step."),
         table(
             ["assumption", ("step", "right"), ("compute fraction", "right")],
             rows,
-            "Time of a step; the compute fraction is arithmetic over the step.",
+            "Time of a step; the compute fraction is useful arithmetic over the step.",
+        ),
+        text(
+            "The chips together do ",
+            rate(float(study.chip.rate("bf16")) * result.chips * result.compute_fraction),
+            f" and take {result.tokens_per_second / 1e6:,.3g} million tokens a second"
+            f"{_assumed(study)}.",
         ),
         *_placement(study),
-        *(callout("note", note) for note in result.notes),
+        *(callout("note", f"{note[0].upper()}{note[1:]}.") for note in result.notes),
     ]
+
+
+def _extent(study: TrainingStudy) -> str:
+    """What the terms are summed over."""
+    used = study.step.strategy
+    over = "all layers" if used.pipeline is None else "an even share of all layers"
+    parts = used.techniques.microbatches
+    return f"{over} together" if parts == 1 else f"{over} and {parts} microbatches together"
+
+
+def _assumed(study: TrainingStudy) -> str:
+    words = {"full": " at the lower bound", "none": " at the upper bound"}
+    return words.get(study.result.overlap, "")
 
 
 def _placement(study: TrainingStudy) -> list[Any]:
@@ -93,21 +118,51 @@ def _rate(value: Any) -> Any:
     return rate(float(value), "B/s")
 
 
-def _terms(time: Time) -> list[tuple[str, Math]]:
+def _too_long(*times: Time) -> tuple[str, ...]:
+    """The resources whose formulas fill a page: sums over kinds of layer."""
+    found = {
+        name: None
+        for time in times
+        for name, value in time.stages[0].by_resource().items()
+        if len(to_plain(together(value))) > _READABLE
+    }
+    return tuple(found)
+
+
+def _terms(time: Time, long: tuple[str, ...]) -> list[Any]:
     """Each resource's time as a formula."""
     busy = time.stages[0].by_resource()
-    return [(_resource(name), Math(together(value))) for name, value in busy.items()]
+    lines = [
+        (_resource(name), Math(together(value))) for name, value in busy.items() if name not in long
+    ]
+    return [display(*lines)] if lines else []
+
+
+def _elsewhere(study: TrainingStudy, long: tuple[str, ...]) -> list[Any]:
+    """Where to find the formulas that are left out."""
+    if not long:
+        return []
+    names = " and ".join(_resource(name) for name in long)
+    over = " over the devices of the pipeline" if study.step.strategy.pipeline else ""
+    return [
+        text(
+            f"Those of {names} are too long for a page: they are those of the layers above, times "
+            f"the number of layers of each kind, and of embedding and head{over}."
+        )
+    ]
 
 
 def _resource(name: str) -> str:
-    known = {"math": "arithmetic", "hbm": "HBM", "nvlink": "NVLink"}
+    known = {"math": "arithmetic", "hbm": "HBM", "nvlink": "NVLink", "pcie": "PCIe",
+             "dcn": "data-centre network"}  # fmt: skip
     together_on = " and ".join(name) if len(name) > 1 and name.isupper() else name
     return known.get(name, f"links of {together_on}")
 
 
 def _walls(study: TrainingStudy) -> list[Any]:
     rows = []
-    for one in pressures(study.step):
+    found = kind_pressures(study.step) if study.left_out else pressures(study.step)
+    for one in found:
         summed = one.ratio(study.result.values)
         overlapped = one.ratio(study.result.values, overlapped=True)
         rows.append(
@@ -124,42 +179,10 @@ def _walls(study: TrainingStudy) -> list[Any]:
 
 
 def _side(summed: float, overlapped: float) -> str:
+    if summed == 0:
+        return "nothing moves"
     if summed <= 1:
         return f"compute-bound, by {1 - summed:.1%} with summed communication"
     if overlapped <= 1:
         return f"over the wall by {summed - 1:.1%} summed, inside it overlapped"
     return f"communication-bound, by {overlapped - 1:.1%} even overlapped"
-
-
-def _memory(study: TrainingStudy) -> list[Any]:
-    result = study.result
-    rows: list[tuple[str, Cell, Cell]] = [
-        (kind, Math(together(study.step.formulas.memory[kind])), memory(size))
-        for kind, size in result.memory.items()
-    ]
-    rows.append(("total", "", memory(result.memory_bytes)))
-    block = study.step.using(remat="block").formulas.memory
-    saved = result.seconds(block["activations"])
-    hbm = int(study.chip.hbm_bytes)
-    word = "fits" if result.fits else "does not fit"
-    return [
-        table(["kind", "formula", ("bytes", "right")], rows, "Memory of one chip, by kind."),
-        text(
-            f"It {word} the chip's ",
-            memory(hbm),
-            ". Optimizer state is two f32 moments for each "
-            "parameter. Activations are all that the backward pass reads; saving each layer's "
-            "input "
-            "alone, ",
-            Math(block["activations"]),
-            ", would take ",
-            memory(saved),
-            " and compute every layer's forward pass again.",
-        ),
-        text(
-            "The chips together do ",
-            rate(float(study.chip.rate("bf16")) * result.chips * result.compute_fraction),
-            f" and take {result.tokens_per_second / 1e6:,.3g} million tokens a second at the lower "
-            "bound.",
-        ),
-    ]

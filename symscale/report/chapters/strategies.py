@@ -9,13 +9,12 @@ from sympy import Expr, together
 
 from symscale.algebra.symbols import B, n
 from symscale.models.decoder import two_matmul_layer
-from symscale.programs.phase import Phase
 from symscale.programs.sharded import ShardedProgram
+from symscale.report.chapters.layers import algorithm, cost_rows, left_out_text, own_layers
 from symscale.report.document import (
     Callout,
     Cell,
     DerivationBlock,
-    Listing,
     Section,
     Table,
     callout,
@@ -33,7 +32,11 @@ Tick = Callable[[str], None]
 
 
 def strategies_chapter(study: TrainingStudy, tick: Tick) -> list[Section]:
-    """The table of all strategies, then one section for each."""
+    """The table of all strategies, then one section for each; else the step's own layers."""
+    if study.left_out:
+        name = study.step.strategy.name
+        tick(f"strategy {name}")
+        return [section(f"Strategy {name}", *_own(study)), *own_layers(study)]
     sections = [section("Strategies", *_overview(study))]
     derived: dict[tuple[Expr, Expr], str] = {}
     for rival in study.rivals:
@@ -43,6 +46,18 @@ def strategies_chapter(study: TrainingStudy, tick: Tick) -> list[Section]:
         blocks = _strategy(rival, earlier if earlier != name else "")
         sections.append(section(f"Strategy {name}", *blocks, level=2))
     return sections
+
+
+def _own(study: TrainingStudy) -> list[Any]:
+    """What the step's strategy splits, and why no other is compared."""
+    meaning = study.step.strategy.meaning
+    axes = ", ".join(
+        f"{role} on {''.join(names)}" for role, names in study.step.strategy.axes.items()
+    )
+    return [
+        text(f"{meaning[0].upper()}{meaning[1:]}. Mesh axes by role: {axes}."),
+        left_out_text(study),
+    ]
 
 
 def _overview(study: TrainingStudy) -> list[Any]:
@@ -91,7 +106,7 @@ def _strategy(rival: Rival, earlier: str) -> list[Any]:
     blocks: list[Any] = [
         text(f"{meaning[0].upper()}{meaning[1:]}."),
         listing([_sharding(sharded)], "Sharding of the layer of two matmuls."),
-        *(_algorithm(phase) for phase in sharded.phases if phase.steps),
+        *(algorithm(phase) for phase in sharded.phases if phase.steps),
         _costs(rival),
         derivation,
         _numbers(rival),
@@ -105,39 +120,17 @@ def _sharding(sharded: ShardedProgram) -> str:
     return "  ".join(sharded.sharding(name).short for name in sharded.program.arrays)
 
 
-def _algorithm(phase: Phase) -> Listing:
-    return listing(phase.lines(), f"Derived algorithm, {phase.name}.")
-
-
 def _costs(rival: Rival) -> Table:
     """The decoder's layer: FLOPs, bytes and seconds of each pass."""
-    rows = []
-    for phase in rival.step.layer.phases:
-        if not phase.steps:
-            continue
-        time = phase.time_on(rival.step.network)
-        if phase.flops != 0:
-            rows.append(
-                (phase.name, "FLOPs", Math(together(phase.flops)), _seconds(rival, time.math))
-            )
-            moved = Math(together(phase.hbm_bytes))
-            rows.append(("", "HBM bytes", moved, _seconds(rival, time.hbm)))
-        for key, seconds_on in time.by_axis.items():
-            volume = phase.volume()[key]
-            names = "".join(s.name for s in key) if isinstance(key, tuple) else key.name
-            first = "" if phase.flops != 0 else phase.name
-            rows.append(
-                (first, f"bytes over {names}", Math(together(volume)), _seconds(rival, seconds_on))
-            )
+
+    def timed(expr: Expr) -> Part:
+        return seconds(rival.number(expr))
+
     return table(
         ["pass", "cost of one layer", "formula", ("time", "right")],
-        rows,
+        cost_rows(rival.step.layer.phases, rival.step.network, timed),
         f"The decoder's layer under {rival.strategy.name}, per device; times at {rival.axis_text}.",
     )
-
-
-def _seconds(rival: Rival, expr: Expr) -> Part:
-    return seconds(rival.number(expr))
 
 
 def _numbers(rival: Rival) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from symscale.algebra.symbols import B
-from symscale.algebra.time import Overlap
+from symscale.report.chapters.layers import left_out_text
 from symscale.report.chapters.step import mesh_text
 from symscale.report.document import (
     Block,
@@ -44,7 +44,8 @@ def bound_text(resource: str) -> str:
     >>> bound_text("math"), bound_text("X")
     ('arithmetic', 'the links of mesh axis X')
     """
-    names = {"math": "arithmetic", "hbm": "HBM bandwidth", "nvlink": "NVLink"}
+    names = {"math": "arithmetic", "hbm": "HBM bandwidth", "nvlink": "NVLink", "pcie": "PCIe",
+             "dcn": "the data-centre network"}  # fmt: skip
     return names.get(resource, f"the links of mesh axis {resource}")
 
 
@@ -52,7 +53,7 @@ def recommendation(study: TrainingStudy) -> list[Section]:
     """Which strategy, and why not the others."""
     blocks: list[Block] = [_choice(study)]
     blocks += [callout("note", note[0].upper() + note[1:] + ".") for note in caveats(study)]
-    blocks.append(_comparison(study))
+    blocks.append(left_out_text(study) if study.left_out else _comparison(study))
     if len(study.options) > 1:
         least = min(study.options, key=lambda option: option.pressures["whole step"][0])
         if dict(least.mesh) != study.result.mesh:
@@ -69,7 +70,7 @@ def caveats(study: TrainingStudy) -> tuple[str, ...]:
             f"the mesh has {study.result.chips:,} chips; the largest slice that one job can ask "
             f"for is {int(largest.value):,}"
         )
-    if study.chips != study.result.chips:
+    if study.chips != study.result.chips and not study.left_out:
         found.append(
             f"walls are compared on all {study.chips:,} chips at hand "
             f"({study.per_chip:,.4g} tokens a chip); times and memory are those of the mesh, "
@@ -147,7 +148,7 @@ def _choice(study: TrainingStudy) -> Block:
     result = study.result
     name = study.step.strategy.name
     if result.bottleneck == "math" and result.fits:
-        shares = [result.useful_math / result.seconds(study.step.time.total(o)) for o in _OVERLAPS]
+        shares = [result.useful_math / time for time in result.times.values()]
         return callout(
             "good",
             f"Use {name} on {mesh_text(study)} ({result.chips:,} of {study.chips:,} chips): bound "
@@ -167,14 +168,23 @@ def _choice(study: TrainingStudy) -> Block:
     why = [] if result.fits else [f"{result.memory_bytes / 1e9:,.4g} GB a chip do not fit"]
     if result.bottleneck != "math":
         why.append(f"it is bound by {bound_text(result.bottleneck)}")
-    better = [r.strategy.name for r in study.rivals if r.is_good and r.strategy.name != name]
-    instead = (
-        f" Compute-bound and small enough here: {', '.join(better)}."
-        if better
-        else " None of the strategies compared is both compute-bound and small enough here."
-    )
+    instead = _instead(study)
     said = f"{name} on {mesh_text(study)} is not enough: {' and '.join(why)}.{instead}"
     return callout("bad", said, title="In short")
 
 
-_OVERLAPS: tuple[Overlap, ...] = ("full", "critical", "none")
+def _instead(study: TrainingStudy) -> str:
+    """What to do about a step that is not enough."""
+    if study.left_out:
+        return "" if study.result.fits else f" To fit: {remedy_text(study)}."
+    own = study.step.strategy.name
+    better = [r.strategy.name for r in study.rivals if r.is_good and r.strategy.name != own]
+    if better:
+        return f" Compute-bound and small enough here: {', '.join(better)}."
+    return " None of the strategies compared is both compute-bound and small enough here."
+
+
+def remedy_text(study: TrainingStudy) -> str:
+    """The least change that makes a step fit, in words."""
+    found = study.result.remedy
+    return "no single change is enough" if found is None else str(found)
