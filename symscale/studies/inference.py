@@ -30,6 +30,7 @@ from symscale.studies.inference_at import inference_result
 from symscale.studies.inference_kernels import Method, Pass, one_pass
 from symscale.studies.inference_layout import CacheCut, ServingLayout, serving_layout
 from symscale.studies.inference_memory import ServingMemory, serving_memory
+from symscale.studies.inference_mesh import Cut, cuts
 from symscale.studies.inference_program import Served, Types, served_ends, served_layer
 from symscale.studies.inference_result import InferenceResult
 
@@ -125,6 +126,15 @@ class Inference:
     def memory(self) -> ServingMemory:
         """Bytes on one device by kind."""
         return self._shared._memory
+
+    @property
+    def cuts(self) -> tuple[Cut, ...]:
+        """Every dim that mesh axes cut: its name, its size, the axes."""
+        return self._shared._cuts
+
+    @cached_property
+    def _cuts(self) -> tuple[Cut, ...]:
+        return cuts(self)
 
     @cached_property
     def _shared(self) -> Inference:

@@ -107,6 +107,7 @@ class _Asked:
             raise SymbolError(f"activations {asked['activations']!r} is none of 'on chip', 'hbm'")
         if batch % replicas:
             raise SymbolError(f"a batch of {batch} is not shared evenly by {replicas} replicas")
+        self.check_rates(numbers)
         length = _context(self.study, asked["context"], asked["beyond"])
         found = _meshes(self.study, asked["chips"], replicas, numbers)
         options = _that_work(self.option(mesh, length, numbers) for mesh in found)
@@ -133,6 +134,15 @@ class _Asked:
             )  # fmt: skip
 
         return made
+
+    def check_rates(self, numbers: Mapping[str, Any]) -> None:
+        """Refuse a chip that has no number for a rate that the step runs at."""
+        used = {"W_hbm": None}
+        for one in self.study.step.kernels:
+            used |= dict.fromkeys(s.name for s in one.math.free_symbols if s.name in RATES)
+        for name in used:
+            if name not in numbers:
+                self.chip.figure(name)
 
     def usable(self) -> int:
         """Bytes of a chip that may be filled."""

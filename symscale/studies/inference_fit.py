@@ -23,6 +23,7 @@ from symscale.solve.answer import Crossover
 from symscale.solve.crossover import crossover
 from symscale.studies.inference import BIASES, Inference
 from symscale.studies.inference_memory import HBM_BYTES
+from symscale.studies.inference_mesh import dividing
 from symscale.studies.inference_result import InferenceResult
 
 #: The most chips that are tried.
@@ -234,18 +235,36 @@ def fit(
     found = find_chip(chip)
     total = int(evaluate(whole_weights(study), study.model))
     alone = max(1, int(ceiling(exact(total, "weights") / found.hbm_bytes)))
+    best: InferenceResult | None = None
     last: Exception | None = None
     for count in takewhile(lambda size: size <= MOST, real_sizes(found)):
-        if count < alone:
+        # Fewer than would hold the weights cannot, and chips that divide no mesh are not tried.
+        if count < alone or not dividing(study, count):
             continue
         result, last = _tried(study, found, count, {"batch": batch, "context": context, **numbers})
         if result is not None and result.fits:
             return Fit(study, found, total, alone, result)
-    reason = f": {last}" if last else ""
-    raise HardwareError(
-        f"no number of {found.name} chips up to {min(found.reach, MOST)} holds {batch} sequences "
-        f"under {study.layout.name}{reason}"
+        best = result or best
+    raise HardwareError(_too_large(study, found, batch, alone, best, last))
+
+
+def _too_large(
+    study: Inference,
+    chip: Chip,
+    batch: int,
+    alone: int,
+    best: InferenceResult | None,
+    last: Exception | None,
+) -> str:
+    """Why no number of chips will do, and the batch that the most chips hold."""
+    said = (
+        f"no number of {chip.name} chips up to {min(chip.reach, MOST)} holds a batch of {batch} "
+        f"of {study.model.name} under {study.layout.name}"
     )
+    if best is not None:
+        return f"{said}; {best.chips} chips, the most that divide it, hold {best.largest_batch}"
+    why = f"the weights alone fill {alone}, and no such number divides the model's dims"
+    return f"{said}: {last or why}"
 
 
 def _tried(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from math import gcd, prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from sympy import divisors
 
@@ -17,13 +17,19 @@ from symscale.studies.inference_program import base
 if TYPE_CHECKING:
     from symscale.studies.inference import Inference
 
+#: A dim that mesh axes cut: its name, its size, the axes.
+Cut: TypeAlias = tuple[str, int, tuple[str, ...]]
+
+#: The most chips tried for an error's hint.
+_TRIED = 4096
+
 #: Vocabularies are padded to the next multiple; the batch and the keys are checked apart.
 _PADDED = ("V", "B", "b", "S", "S_all", "T", "c")
 
 
-def cuts(study: Inference) -> tuple[tuple[str, int, tuple[str, ...]], ...]:
+def cuts(study: Inference) -> tuple[Cut, ...]:
     """Every dim that mesh axes cut: its name, its size, the axes."""
-    found: dict[tuple[str, int, tuple[str, ...]], None] = {}
+    found: dict[Cut, None] = {}
     for served, sharded in study.sharded:
         for name in served.program.arrays:
             if name in sharded.program.arrays:
@@ -54,21 +60,26 @@ def meshes(study: Inference, chips: int) -> tuple[dict[str, int], ...]:
     Raises:
         ShardingError: where there is none, naming the largest number of chips that has one.
     """
-    known = cuts(study)
-    found = tuple(_dividing(study.layout, study, known, chips))
+    found = dividing(study, chips)
     if found:
         return found
-    works = (n for n in range(chips - 1, 1, -1) if any(_dividing(study.layout, study, known, n)))
+    known = study.cuts
+    works = (n for n in range(min(chips - 1, _TRIED), 1, -1) if dividing(study, n))
     raise ShardingError(
         f"{chips} chips under {study.layout.name} do not divide {_culprit(study, known, chips)} of "
         f"{study.model.name}; the largest number below that does is {next(works, 1)}"
     )
 
 
+def dividing(study: Inference, chips: int) -> tuple[dict[str, int], ...]:
+    """All meshes of a layout on so many chips whose axes divide what they cut; perhaps none."""
+    return tuple(_dividing(study.layout, study, study.cuts, chips))
+
+
 def _dividing(
     layout: ServingLayout,
     study: Inference,
-    known: tuple[tuple[str, int, tuple[str, ...]], ...],
+    known: tuple[Cut, ...],
     chips: int,
 ) -> Iterator[dict[str, int]]:
     outer = bool(layout.rows or layout.batch)
@@ -81,14 +92,12 @@ def _dividing(
             yield mesh
 
 
-def divides(known: tuple[tuple[str, int, tuple[str, ...]], ...], mesh: Mapping[str, int]) -> bool:
+def divides(known: tuple[Cut, ...], mesh: Mapping[str, int]) -> bool:
     """Whether the axes divide every dim that they cut."""
     return all(size % prod(mesh.get(name, 1) for name in axes) == 0 for _, size, axes in known)
 
 
-def _culprit(
-    study: Inference, known: tuple[tuple[str, int, tuple[str, ...]], ...], chips: int
-) -> str:
+def _culprit(study: Inference, known: tuple[Cut, ...], chips: int) -> str:
     """A dim that the plainest split does not divide, in words."""
     mesh = split_ways(study, chips)
     failing = [

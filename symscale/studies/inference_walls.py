@@ -24,6 +24,7 @@ from symscale.solve.crossover import crossover
 from symscale.studies.inference import Inference
 from symscale.studies.inference_exchanges import exchanges_of
 from symscale.studies.inference_kernels import Kernel, Pass, one_pass
+from symscale.studies.inference_layout import serving_layout
 from symscale.studies.inference_program import Served
 
 
@@ -116,7 +117,8 @@ def walls(study: Inference) -> Walls:
     """
     if study.layout.rows or study.layout.batch:
         raise StrategyError(f"walls are of tensor parallelism, not of {study.layout.name}")
-    layout = replace(study.layout, cache="heads").without(frozenset({"Z"}))
+    name = "tp+ep" if study.layout.experts == "whole" else "tp"
+    layout = serving_layout(name).without(frozenset({"Z"}))
     parts = [(served, layout.shard(served)) for served in study.layers[:-1]]
     step, comms = one_pass(parts, study.kv), Add(*_seconds(parts))
     sizes = {**(dict(study.model) if study.sized else {}), Z: Integer(1)}

@@ -57,6 +57,7 @@ def test_serve_says_how_much_is_missing(capsys: pytest.CaptureFixture[str]) -> N
         (("--chips", "8", "--mesh", "Q=2"), "Q = 2"),
         (("--chips", "8", "--share", "1.2"), "share = 1.2"),
         (("--chips", "0"), "above zero"),
+        (("--chips", "8", "--compute", "fp4"), "tpu-v5e has no C_fp4"),
         (("--chips", "1024"), "largest number below that does is 64"),
     ],
 )
