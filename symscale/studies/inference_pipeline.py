@@ -20,7 +20,7 @@ from sympy import Add, Expr, Integer, S, ceiling, floor
 from symscale.algebra.errors import ShardingError, SymbolError
 from symscale.algebra.maximum import Maximum
 from symscale.algebra.substitution import bindings, evaluate, exact
-from symscale.algebra.symbols import B, D, L, m, p
+from symscale.algebra.symbols import L, m, p
 from symscale.algebra.table import Table
 from symscale.hardware.chip import Chip
 from symscale.hardware.chips import chip as find_chip
@@ -91,7 +91,7 @@ class Pipelined:
     def handing_on(self) -> Expr:
         """Seconds to hand a group's activations to the next stage: each chip its part."""
         ways = prod(self.group.mesh.values())
-        rows = 2 * B * D / ways
+        rows = self.study.layers[0].program.arrays["Out"].global_bytes / ways
         return self.study.network.time("CollectivePermute", rows, [STAGES])
 
     @property
