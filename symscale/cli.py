@@ -134,6 +134,24 @@ def _add_report(parsers: Any) -> None:
     made.add_argument("--layout", help="order of the axes (Y,X), links (X=2), pods (X=dcn)")
     made.add_argument("-o", "--output", required=True, metavar="DIR", help="folder to write to")
     made.add_argument("--format", type=_formats, default=FORMATS, metavar="tex,html,pdf")
+    _add_pace(made)
+    add_techniques(made, _count)
+
+
+def _add_pace(made: argparse.ArgumentParser) -> None:
+    """How well a chip does, and its figures."""
+    made.add_argument(
+        "--overlap", choices=("full", "critical", "none"), default="full", help="(full)"
+    )
+    made.add_argument(
+        "--efficiency",
+        type=_numbers,
+        metavar="math=..,X=..",
+        help="measured shares of the peaks: math, hbm, links, a mesh axis",
+    )
+    made.add_argument(
+        "--set", action="append", default=[], metavar="FIGURE=NUMBER", help="of the chip, another"
+    )
 
 
 def _add_train(parsers: Any) -> None:
@@ -154,18 +172,7 @@ def _add_train(parsers: Any) -> None:
     made.add_argument(
         "--scaling", action="store_true", help="tokens/s on fewer and more chips at this batch"
     )
-    made.add_argument(
-        "--overlap", choices=("full", "critical", "none"), default="full", help="(full)"
-    )
-    made.add_argument(
-        "--efficiency",
-        type=_numbers,
-        metavar="math=..,X=..",
-        help="measured shares of the peaks: math, hbm, links, a mesh axis",
-    )
-    made.add_argument(
-        "--set", action="append", default=[], metavar="FIGURE=NUMBER", help="of the chip, another"
-    )
+    _add_pace(made)
     add_techniques(made, _count)
     _add_budget(made)
 

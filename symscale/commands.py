@@ -10,7 +10,7 @@ import json
 import sys
 from typing import Any
 
-from symscale.algebra.errors import StrategyError, SymbolError
+from symscale.algebra.errors import SymbolError
 
 
 def show(options: argparse.Namespace, data: Any, text: str) -> None:
@@ -20,6 +20,7 @@ def show(options: argparse.Namespace, data: Any, text: str) -> None:
 
 def report(options: argparse.Namespace) -> None:
     """Write a report and name its files."""
+    from symscale.options import techniques_of
     from symscale.report.command import write_report
     from symscale.report.progress import Progress
 
@@ -33,6 +34,11 @@ def report(options: argparse.Namespace) -> None:
             mesh=options.mesh,
             length=options.seq,
             layout=options.layout,
+            changes=options.set,
+            overlap=options.overlap,
+            efficiency=options.efficiency,
+            keep=options.keep,
+            techniques=techniques_of(options),
             output=options.output,
             formats=options.format,
             progress=progress.step,
@@ -46,7 +52,7 @@ def train(options: argparse.Namespace) -> None:
     """A training step, and the run over so many tokens."""
     from symscale.hardware.chips import chip
     from symscale.hardware.showing import changed
-    from symscale.options import techniques_of
+    from symscale.options import need_microbatches, techniques_of
     from symscale.studies.meshes import placed_step
     from symscale.studies.run import training_run
     from symscale.studies.training import training
@@ -54,8 +60,7 @@ def train(options: argparse.Namespace) -> None:
     given = _budget(options)
     used = techniques_of(options)
     step = training(options.model, options.strategy, keep=options.keep, **used)
-    if step.strategy.pipeline is not None and "microbatches" not in used:
-        raise StrategyError(f"strategy {options.strategy} has stages: give --microbatches")
+    need_microbatches(options.strategy, step.strategy.pipeline is not None, used)
     result = placed_step(
         step,
         changed(chip(options.chip), options.set),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from symscale.algebra.errors import StrategyError
@@ -73,3 +73,13 @@ def techniques_of(options: argparse.Namespace) -> dict[str, Any]:
         if given_one is not None:
             stretch *= exact(given_one, name)
     return {**out, "capacity": stretch}
+
+
+def need_microbatches(strategy: str, staged: bool, given: Mapping[str, Any]) -> None:
+    """Refuse a strategy with stages but no number of microbatches.
+
+    Raises:
+        StrategyError: naming the option.
+    """
+    if staged and "microbatches" not in given:
+        raise StrategyError(f"strategy {strategy} has stages: give --microbatches")

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+from symscale.algebra.time import Overlap
 from symscale.hardware.chips import chip as find_chip
+from symscale.hardware.showing import changed
+from symscale.options import need_microbatches
+from symscale.programs.program import Keep
 from symscale.report.page import Report
 from symscale.report.study import TrainingStudy
 from symscale.report.training import training_document
@@ -43,19 +48,31 @@ def write_report(
     mesh: Mapping[str, int] | None,
     length: int | None,
     layout: str | None = None,
+    changes: Iterable[str] = (),
+    overlap: Overlap = "full",
+    efficiency: Mapping[str, Any] | None = None,
+    keep: Keep = "activations",
+    techniques: Mapping[str, Any] = MappingProxyType({}),
     output: str,
     formats: tuple[str, ...],
     progress: Callable[[str], None],
 ) -> Written:
     """Write the report on a training step into a folder.
 
+    ``changes`` are other figures of the chip (``"W_hbm=3.35e12"``); ``techniques`` what
+    :func:`training` takes besides (``schedule``, ``microbatches``, ``remat``, ...).
+
     Raises:
         SymscaleError: for anything in the arguments that cannot be; nothing is written then.
     """
-    found = find_chip(chip)
-    step = training(model, strategy)
+    found = changed(find_chip(chip), changes)
+    step = training(model, strategy, keep=keep, **techniques)
+    need_microbatches(strategy, step.strategy.pipeline is not None, techniques)
     progress("mesh")
-    result = placed_step(step, found, chips, batch, mesh, length, layout)
+    result = placed_step(
+        step, found, chips, batch, mesh, length, layout, overlap=overlap, efficiency=efficiency
+    )
+    _ = result.times  # what no time can be had for is refused before anything is written
     folder = make_directory(output)
     document = training_document(TrainingStudy(result, chips), progress)
     wanted, messages = _possible(formats)

@@ -76,7 +76,8 @@ def kind_pressures(step: TrainingStep) -> tuple[Pressure, ...]:
     found = []
     for share in step.shares:
         timed = share.sharded.forward.time_on(step.network).put({B: B / parts})
-        found.append(_of(f"{share.kind.name} layer, forward", timed, timed.math))
+        name = share.kind.name if len(step.shares) > 1 else "decoder"
+        found.append(_of(f"{name} layer, forward", timed, timed.math))
     return (*found, _of("whole step", step.time, step.time.math))
 
 

@@ -32,9 +32,18 @@ _READABLE = 50
 def own_layers(study: TrainingStudy) -> list[Section]:
     """A section for each kind of layer of the step."""
     return [
-        section(f"Layers of kind {share.kind.name}", *_layer(study, share), level=2)
-        for share in study.step.shares
+        section(_title(study, share), *_layer(study, share), level=2) for share in study.step.shares
     ]
+
+
+def _title(study: TrainingStudy, share: Share) -> str:
+    kinds = len(study.step.shares)
+    return "The layer" if kinds == 1 else f"Layers of kind {share.kind.name}"
+
+
+def kind_text(share: Share) -> str:
+    """A layer's kind in words: models of one kind of layer have no name for it."""
+    return "layer" if share.kind.name == "layer" else f"{share.kind.name} layer"
 
 
 def _layer(study: TrainingStudy, share: Share) -> list[Block]:
@@ -83,7 +92,7 @@ def _costs(study: TrainingStudy, share: Share, phases: list[Phase]) -> Block:
     return table(
         ["pass", "cost of one layer", "formula", ("time", "right")],
         cost_rows(tuple(phases), study.step.network, timed),
-        f"One layer of kind {share.kind.name}, per device{of}; the update comes once a step. Times "
+        f"One {kind_text(share)}, per device{of}; the update comes once a step. Times "
         "are those of chips at their peaks.",
     )
 

@@ -12,6 +12,7 @@ from symscale.models.remat import POLICIES
 from symscale.parallel.techniques import Remat
 from symscale.programs.collectives import AllReduce, Collective, ReduceScatter
 from symscale.programs.reverse import gradient_name
+from symscale.report.chapters.layers import kind_text
 from symscale.report.chapters.summary import remedy_text
 from symscale.report.document import (
     Block,
@@ -133,13 +134,15 @@ def _saved(study: TrainingStudy, share: Share) -> Block:
     return table(
         ["saved array", "formula", ("bytes", "right")],
         rows,
-        f"What one {share.kind.name} layer saves for its backward pass"
+        f"What one {kind_text(share)} saves for its backward pass"
         f"{_of_microbatch(study)}, per device.",
     )
 
 
 def _of_microbatch(study: TrainingStudy) -> str:
-    return " for one microbatch" if study.step.strategy.techniques.accumulates else ""
+    return (
+        " for one microbatch (B is its batch)" if study.step.strategy.techniques.accumulates else ""
+    )
 
 
 def _total(arrays: tuple[Array, ...]) -> Expr:
@@ -168,7 +171,7 @@ def _choices(study: TrainingStudy, share: Share) -> Block:
         ["policy", ("saves", "right"), "FLOPs again", ("number", "right"),
          ("of the layer", "right")],
         rows,
-        f"One {share.kind.name} layer under each policy{_of_microbatch(study)}, per device; scores "
+        f"One {kind_text(share)} under each policy{_of_microbatch(study)}, per device; scores "
         "that stay on chip are made again in any case and not counted.",
     )  # fmt: skip
 
@@ -259,7 +262,7 @@ def _accumulated(study: TrainingStudy) -> list[Block]:
                     ["pass", "axis", "formula", ("bytes", "right"), ("times a step", "right"),
                      ("bytes a step", "right")],
                     rows,
-                    f"What one {share.kind.name} layer moves, per device (B is the microbatch's).",
+                    f"What one {kind_text(share)} moves, per device (B is the microbatch's).",
                 )
             )  # fmt: skip
     return blocks
@@ -276,7 +279,9 @@ def _reduced(study: TrainingStudy) -> str:
     }
     if not found:
         return ""
-    when = "after the last microbatch only" if len(_PASSES) - 1 in found else "with every one"
+    when = (
+        "after the last microbatch only" if len(_PASSES) - 1 in found else "with every microbatch"
+    )
     return f"Gradients are reduced over data ranks {when}."
 
 

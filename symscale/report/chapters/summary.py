@@ -147,24 +147,27 @@ def _wall(wall: float | None, on_batch: bool) -> Cell:
 def _choice(study: TrainingStudy) -> Block:
     result = study.result
     name = study.step.strategy.name
+    shares = [result.useful_math / time for time in result.times.values()]
+    fractions: tuple[Part, ...] = (
+        " The compute fraction is ", percent(shares[0]), " if everything overlaps, ",
+        percent(shares[1]), " if collectives that the next op needs wait, ", percent(shares[2]),
+        " if nothing overlaps.",
+    )  # fmt: skip
+    where = f"{name} on {mesh_text(study)}"
     if result.bottleneck == "math" and result.fits:
-        shares = [result.useful_math / time for time in result.times.values()]
         return callout(
             "good",
-            f"Use {name} on {mesh_text(study)} ({result.chips:,} of {study.chips:,} chips): bound "
-            "by arithmetic, at least ",
-            seconds(result.time),
-            " a step, ",
-            memory(result.memory_bytes),
-            " a chip. The compute fraction is ",
-            percent(shares[0]),
-            " if everything overlaps, ",
-            percent(shares[1]),
-            " if collectives that the next op needs wait, ",
-            percent(shares[2]),
-            " if nothing overlaps.",
-            title="In short",
-        )
+            f"Use {where} ({result.chips:,} of {study.chips:,} chips): bound by arithmetic, at "
+            "least ", seconds(result.time), " a step, ", memory(result.memory_bytes), " a chip.",
+            *fractions, title="In short",
+        )  # fmt: skip
+    if result.fits and study.left_out:
+        return callout(
+            "note",
+            f"{where} fits, ", memory(result.memory_bytes), " a chip. Its longest pass waits for "
+            f"{bound_text(result.bottleneck)}; a step takes at least ", seconds(result.time), ".",
+            *fractions, title="In short",
+        )  # fmt: skip
     why = [] if result.fits else [f"{result.memory_bytes / 1e9:,.4g} GB a chip do not fit"]
     if result.bottleneck != "math":
         why.append(f"it is bound by {bound_text(result.bottleneck)}")
