@@ -53,6 +53,7 @@ def write_report(
     efficiency: Mapping[str, Any] | None = None,
     keep: Keep = "activations",
     techniques: Mapping[str, Any] = MappingProxyType({}),
+    remarks: tuple[str, ...] = (),
     output: str,
     formats: tuple[str, ...],
     progress: Callable[[str], None],
@@ -60,7 +61,8 @@ def write_report(
     """Write the report on a training step into a folder.
 
     ``changes`` are other figures of the chip (``"W_hbm=3.35e12"``); ``techniques`` what
-    :func:`training` takes besides (``schedule``, ``microbatches``, ``remat``, ...).
+    :func:`training` takes besides (``schedule``, ``microbatches``, ``remat``, ...); ``remarks`` are
+    printed beside the verdict.
 
     Raises:
         SymscaleError: for anything in the arguments that cannot be; nothing is written then.
@@ -74,7 +76,7 @@ def write_report(
     )
     _ = result.times  # what no time can be had for is refused before anything is written
     folder = make_directory(output)
-    document = training_document(TrainingStudy(result, chips), progress)
+    document = training_document(TrainingStudy(result, chips, remarks), progress)
     wanted, messages = _possible(formats)
     if result.placement is not None and result.placement.levels:
         messages = (*str(result.placement).splitlines(), *messages)

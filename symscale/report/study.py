@@ -26,10 +26,13 @@ from symscale.studies.training import TrainingStep
 
 @dataclass(frozen=True)
 class TrainingStudy:
-    """A training step on a chip, and the chips at hand (perhaps more than its mesh uses)."""
+    """A training step on a chip, the chips at hand (perhaps more than its mesh uses), and what a
+    writer remarks on where its numbers come from.
+    """
 
     result: StepResult
     chips: int
+    remarks: tuple[str, ...] = ()
 
     @property
     def step(self) -> TrainingStep:

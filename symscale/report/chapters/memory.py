@@ -171,8 +171,8 @@ def _choices(study: TrainingStudy, share: Share) -> Block:
         ["policy", ("saves", "right"), "FLOPs again", ("number", "right"),
          ("of the layer", "right")],
         rows,
-        f"One {kind_text(share)} under each policy{_of_microbatch(study)}, per device; scores "
-        "that stay on chip are made again in any case and not counted.",
+        f"One {kind_text(share)} under each policy{_of_microbatch(study)}, per device. "
+        "Under none, what stays on chip is made again within its kernel and not counted.",
     )  # fmt: skip
 
 

@@ -62,8 +62,8 @@ def recommendation(study: TrainingStudy) -> list[Section]:
 
 
 def caveats(study: TrainingStudy) -> tuple[str, ...]:
-    """What the verdict leaves out: notes of the step, and limits of the pod."""
-    found = list(study.result.notes)
+    """What the verdict leaves out: remarks, notes of the step, and limits of the pod."""
+    found = [*study.remarks, *study.result.notes]
     largest = study.chip.figures.get("max_slice")
     if largest is not None and study.result.chips > int(largest.value):
         found.append(
