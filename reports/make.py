@@ -1,8 +1,9 @@
 """Render every report definition of this folder: ``python reports/make.py [NAME...]``.
 
-A definition is ``NAME/definition.json``: a model (a zoo name, or a config.json beside it), a
-chip, the
-number of chips, the batch, and perhaps a strategy and a mesh. The pages are written beside it.
+A definition is ``NAME/definition.json``: a model (a zoo name, or a config.json beside it), a chip,
+the number of chips, the batch, and perhaps a strategy, a mesh, other figures of the chip (``set``),
+what is kept of gathered copies (``keep``), the options of the step (``techniques``) and sentences
+to print beside the verdict (``remarks``). The pages are written beside it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 from symscale.algebra.counts import count
 from symscale.report.command import write_report
@@ -24,16 +26,25 @@ def render(folder: Path) -> None:
         beside.as_posix() if beside.exists() else given["model"],
         chip=given["chip"],
         chips=given["chips"],
-        batch=count(given["batch"]),
+        batch=count(str(given["batch"])),
         strategy=given.get("strategy", "fsdp+tp"),
         mesh=given.get("mesh"),
         length=given.get("length"),
+        changes=given.get("set", ()),
+        keep=given.get("keep", "activations"),
+        techniques=_techniques(given.get("techniques", {})),
+        remarks=tuple(given.get("remarks", ())),
         output=str(folder),
         formats=("tex", "html", "pdf"),
         progress=lambda stage: None,
     )
     for line in (*map(str, written.files), *written.messages):
         print(line)
+
+
+def _techniques(given: dict[str, Any]) -> dict[str, Any]:
+    """The options of a step; JSON has lists where they are tuples."""
+    return {name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}
 
 
 if __name__ == "__main__":

@@ -210,7 +210,7 @@ def pipeline_chart(study: TrainingStudy, pipeline: Pipeline) -> tuple[ScheduleCh
     said = (
         f"The chart shows {_listed(shown)}"
         f"{': all of them could not be read' if cut else ''}; time is in units of a forward "
-        "pass of one microbatch on a device's layers, and works of equal stages are drawn. "
+        "pass of one microbatch on a device's layers, and stages are drawn equal. "
         "Numbers in the blocks count microbatches."
     )
     chart = schedule_chart(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import log10
 from typing import Any
 
 from sympy import Expr
@@ -18,6 +19,8 @@ from symscale.report.plots import LinePlot, Series, Style, line, spot, vline
 from symscale.report.study import TrainingStudy
 
 _POINTS = 41
+#: Powers of ten that a letter of a name takes up, and the least ratio of two points.
+_ROOM, _NEAR = 0.055, 1.8
 _STYLES: tuple[Style, ...] = ("solid", "dashed", "dotted")
 
 
@@ -108,11 +111,15 @@ def _apart(points: Sequence[OpPoint]) -> list[OpPoint]:
     kept: list[OpPoint] = []
     # Those of a mesh axis first: there is one for each.
     for one in sorted(points, key=lambda point: point.roof == "hbm"):
-        if one.roof != "hbm" or all(
-            not 0.55 < one.intensity / other.intensity < 1.8 for other in kept
-        ):
+        if one.roof != "hbm" or all(_readable(one, other) for other in kept):
             kept.append(one)
     return kept
+
+
+def _readable(one: OpPoint, other: OpPoint) -> bool:
+    """Whether two names can stand beside one another: the longer they are, the further apart."""
+    room = max(_ROOM * (len(one.name) + len(other.name)), log10(_NEAR))
+    return abs(log10(one.intensity / other.intensity)) >= room
 
 
 def _points_of(
