@@ -148,7 +148,7 @@ def _product_pieces(expr: Basic, room: float, inline: bool) -> list[str]:
             return _enclosed(f"{front} ", inner, "")
     if denom is not S.One:
         above, below = (_pieces(part, room, inline) for part in (numer, denom))
-        if len(above) == len(below) == 1:
+        if len(above) == len(below) == 1 and not inline:
             return []
         top = _enclosed("", above, "") if numer.is_Add or len(above) > 1 else above
         return [*top, *_enclosed(r"\big/ ", below, "")]
@@ -161,7 +161,7 @@ def _factor(expr: Basic, inline: bool) -> str:
 
 
 def _maximum_pieces(expr: Basic, room: float, inline: bool) -> list[str]:
-    groups = [_pieces(arg, room - 3.0, inline) for arg in expr.args]
+    groups = [_pieces(arg, room - 4.0, inline) for arg in expr.args]
     inner: list[str] = []
     for index, group in enumerate(groups):
         last = index == len(groups) - 1
@@ -173,9 +173,10 @@ def _power_pieces(expr: Basic, room: float, inline: bool) -> list[str]:
     base, exponent = expr.as_base_exp()
     if exponent.is_negative:
         return _enclosed(r"1 \big/ ", _pieces(1 / expr, room, inline), "")
-    if not (isinstance(base, Add) and exponent.is_Integer):
+    if not (isinstance(base, Add) and exponent.is_Rational):
         return []
-    return _enclosed("", _pieces(base, room, inline), f"^{{{typeset(exponent)}}}")
+    # A root over several lines is written as a power.
+    return _enclosed("", _pieces(base, room, inline), f"^{{{typeset(exponent, True)}}}")
 
 
 def _enclosed(before: str, inner: Iterable[str], after: str) -> list[str]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from sympy import Expr
+
+from symscale.algebra.printing import to_plain
 from symscale.algebra.symbols import D, F, H, K, N
 from symscale.report.document import (
     Cell,
@@ -17,6 +20,9 @@ from symscale.report.numbers import number
 from symscale.report.rich import Math
 from symscale.report.study import TrainingStudy
 from symscale.studies.attention import RIVALS, attention_passes
+
+#: Characters of a formula beyond which it is not shown whole.
+_READABLE = 300
 
 
 def attention_chapter(study: TrainingStudy) -> list[Section]:
@@ -51,9 +57,14 @@ def _row(study: TrainingStudy, rival: str, causal: bool) -> tuple[Cell, ...]:
     return (
         _RIVAL_NAMES[rival],
         "half (causal)" if causal else "all",
-        Math(answer.thresholds[0]) if answer.thresholds else answer.kind,
+        _wall(answer.thresholds[0]) if answer.thresholds else answer.kind,
         number(float(here.thresholds[0]), "tokens", 6) if here.thresholds else here.kind,
     )
+
+
+def _wall(expr: Expr) -> Cell:
+    """A wall as a formula, unless it fills a page."""
+    return Math(expr) if len(to_plain(expr)) <= _READABLE else "a root too long to be set"
 
 
 def _rule_of_thumb(study: TrainingStudy) -> Paragraph:
