@@ -146,6 +146,30 @@ def _on_torus(
     own = chip.layout(axes, part)
     layout = Layout(tuple((name, links.get(name, own[name])) for name in axes))
     if chip.torus is None:
+        _check_no_links(chip, links)
         return layout, {}, {}
     wide = {name: size for name, size in part.items() if size > 1}
+    _check_links(chip, chip.torus.axes, {name: layout[name] for name in wide})
     return layout, chip.torus.edges(part, layout), chip.torus.wraps(wide, layout)
+
+
+def _check_no_links(chip: Chip, links: Mapping[str, int]) -> None:
+    """Refuse physical axes on a network that has none."""
+    for name, count in links.items():
+        raise HardwareError(
+            f"{name} over {count} physical axes: {chip.name} has no torus to lay mesh axes over"
+        )
+
+
+def _check_links(chip: Chip, most: int, links: Mapping[str, int]) -> None:
+    """Refuse mesh axes over more physical axes than the torus has, or over none."""
+    for name, count in links.items():
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise HardwareError(f"mesh axis {name} over {count!r} physical axes: at least 1")
+    if sum(links.values()) > most:
+        said = ", ".join(f"{name} over {count}" for name, count in links.items())
+        left = most - len(links) + 1
+        raise HardwareError(
+            f"{said} of the physical axes of a torus: {chip.name} has {most}, "
+            f"so that one of {len(links)} mesh axes can lie over at most {left}"
+        )

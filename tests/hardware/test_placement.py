@@ -347,3 +347,23 @@ def test_a_slice_one_chip_thick_does_not_wrap(sizes: dict[str, int]) -> None:
 def test_an_edge_that_fits_no_cube_is_refused(sizes: dict[str, int]) -> None:
     with pytest.raises(HardwareError, match="does not fit the torus"):
         chip("tpu-v5p").placement(list(sizes), sizes)
+
+
+@pytest.mark.parametrize(
+    ("chip_name", "links", "words"),
+    [
+        ("tpu-v5e", {"Y": 50}, "tpu-v5e has 2, so that one of 1 mesh axes can lie over at most 2"),
+        ("tpu-v5p", {"X": 2, "Y": 2}, "tpu-v5p has 3"),
+        ("tpu-v5p", {"Y": 0}, "at least 1"),
+        ("h100", {"Y": 2}, "no torus"),
+    ],
+)
+def test_no_more_physical_axes_than_the_torus_has(
+    chip_name: str, links: dict[str, int], words: str
+) -> None:
+    sizes = {name: 4 for name in links}
+    with pytest.raises(HardwareError, match=words):
+        chip(chip_name).placement(tuple(sizes), sizes, links)
+    text = ",".join(f"{name}={count}" for name, count in links.items())
+    with pytest.raises(HardwareError, match=words):
+        chip(chip_name).placement(tuple(sizes), sizes, layout=text)
