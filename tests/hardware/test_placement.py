@@ -361,7 +361,7 @@ def test_an_edge_that_fits_no_cube_is_refused(sizes: dict[str, int]) -> None:
 def test_no_more_physical_axes_than_the_torus_has(
     chip_name: str, links: dict[str, int], words: str
 ) -> None:
-    sizes = {name: 4 for name in links}
+    sizes = dict.fromkeys(links, 4)
     with pytest.raises(HardwareError, match=words):
         chip(chip_name).placement(tuple(sizes), sizes, links)
     text = ",".join(f"{name}={count}" for name, count in links.items())
