@@ -126,23 +126,9 @@ def _system(options: argparse.Namespace, found: InferenceResult) -> ServingSyste
 
 
 def _advice(options: argparse.Namespace, found: InferenceResult) -> Advice:
-    from symscale.studies.serving.advice import advise
+    from symscale.studies.serving.advice import advise_on
 
-    return advise(
-        options.model,
-        options.chip,
-        chips=found.chips // found.replicas,
-        batch=found.batch // found.replicas,
-        context=found.context,
-        tokens_per_second=None if options.want is None else options.want / found.replicas,
-        latency=options.within,
-        weights=_weights(options),
-        kv=options.kv,
-        strategy=options.strategy,
-        share=options.share,
-        buffers=options.buffers,
-        beyond=options.beyond,
-    )
+    return advise_on(found, tokens_per_second=options.want, latency=options.within)
 
 
 def _explored(options: argparse.Namespace, found: InferenceResult) -> Explored:

@@ -4,30 +4,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any, Literal
 
 from sympy import Expr, Ge, Le, S, Symbol
 from sympy.core.relational import Relational
 
-from symscale.algebra.errors import HardwareError, ShardingError, SymbolError
+from symscale.algebra.errors import SymscaleError
 from symscale.algebra.substitution import evaluate, exact
+from symscale.algebra.symbols import B, b, n, to_latex
 from symscale.algebra.symbols import S as KEYS
-from symscale.algebra.symbols import b, n, to_latex
 from symscale.hardware.chip import Chip
-from symscale.hardware.chips import chip as find_chip
 from symscale.models.model import Model
-from symscale.studies.inference import Inference, Weights, inference
+from symscale.studies.inference import Weights, inference
+from symscale.studies.inference_layout import CacheCut
 from symscale.studies.inference_memory import HBM_BYTES
 from symscale.studies.inference_result import InferenceResult
 from symscale.studies.serving.capacity import Capacity, Doubling
-from symscale.studies.serving.served import placed_step
+from symscale.studies.serving.served import option_of, placed_step
+from symscale.studies.serving.server import Server
 from symscale.studies.serving.upto import up_to
-from symscale.studies.serving.words import BUFFER, DEMAND, LIMIT, REPLICAS
+from symscale.studies.serving.words import BUFFER, DEMAND, LIMIT, REPLICAS, T_STEP
 
 Wall = Literal["size", "latency", "throughput", "none"]
-_MOST_DOUBLINGS = 10
+#: More chips than anybody has together: advice does not go there.
+_MOST_CHIPS = 10**7
 
 
 @dataclass(frozen=True)
@@ -71,53 +73,6 @@ class Advice:
         }
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """A server and what is asked of it."""
-
-    study: Inference
-    chip: Chip
-    chips: int
-    batch: int
-    context: int
-    how: Mapping[str, Any]
-
-    def at(self, times: int = 1, replicas: int = 1, batch: int | None = None) -> InferenceResult:
-        """The server on so many times its chips, as replicas or sharded further."""
-        per = math.ceil((batch or self.batch) / replicas)
-        return self.study.at(
-            self.chip,
-            chips=self.chips * times,
-            batch=per * replicas,
-            context=self.context,
-            replicas=replicas,
-            method="aggregate",
-            overlap="critical",
-            **self.how,
-        )
-
-    def sharded(self, wanted: Callable[[InferenceResult], bool]) -> _Wider:
-        """The smallest doubling that satisfies a test, and the most chips that were tried."""
-        tried = self.chips
-        for power in range(1, _MOST_DOUBLINGS):
-            try:
-                found = self.at(2**power)
-            except (ShardingError, HardwareError):
-                break
-            tried = found.chips
-            if wanted(found):
-                return _Wider(found, tried)
-        return _Wider(None, tried)
-
-
-@dataclass(frozen=True)
-class _Wider:
-    """A server sharded further, if one does; ``tried`` is the most chips that have a mesh."""
-
-    found: InferenceResult | None
-    tried: int
-
-
 def advise(
     model: str | PathLike[str] | Mapping[str, Any] | Model,
     chip: str | PathLike[str] | Chip,
@@ -130,16 +85,20 @@ def advise(
     weights: Weights = None,
     kv: str = "bf16",
     strategy: str = "tp",
+    compute: str | None = None,
+    cache: CacheCut | None = None,
+    absorbed: bool = True,
     **how: Any,
 ) -> Advice:
     """Which wall a server stands at, and whether to shard it further or to replicate it.
 
-    Steps follow the aggregate model; collectives that the next op waits for hide behind nothing.
+    Steps follow the aggregate model, and collectives that the next op waits for hide behind
+    nothing, unless ``method`` and ``overlap`` are given.
 
     Args:
         model: a name of the zoo, a configuration, or a model.
         chip: the name of a chip, or a chip.
-        chips: of the server.
+        chips: of the server, all its replicas together.
         batch: sequences that are in flight at once.
         context: tokens that each has cached.
         tokens_per_second: how many are wanted, all sequences together.
@@ -147,7 +106,10 @@ def advise(
         weights: how weights are stored.
         kv: element type of the cache.
         strategy: the layout.
-        how: ``fidelity``, ``block``, ``share`` (see :meth:`Inference.at`).
+        compute: the type of products with weights (see :func:`inference`).
+        cache: where the cache lies beyond its heads.
+        absorbed: latent attention reads the latent vectors themselves.
+        how: ``replicas``, ``fidelity``, ``block``, ``share``... (see :meth:`Inference.at`).
 
     Raises:
         SymscaleError: as :meth:`Inference.at` does.
@@ -156,25 +118,48 @@ def advise(
     wall: size
     ...
     """
+    study = inference(model, weights, kv, compute, strategy, cache, absorbed=absorbed)
+    asked = {"method": "aggregate", "overlap": "critical", **how}
+    found = study.at(chip, chips=chips, batch=batch, context=context, **asked)
+    return advise_on(found, tokens_per_second=tokens_per_second, latency=latency)
+
+
+def advise_on(
+    found: InferenceResult,
+    *,
+    tokens_per_second: float | None = None,
+    latency: float | None = None,
+) -> Advice:
+    """The same about a server that is there, with all that it was asked with.
+
+    Raises:
+        SymbolError: for a wish that is not above zero.
+
+    >>> from symscale.studies.inference import inference
+    >>> server = inference("llama-3-8b").at("h100", chips=1, batch=8, context=4096)
+    >>> advise_on(server, latency=0.02).wall
+    'none'
+    """
     for name, wanted in (("tokens_per_second", tokens_per_second), ("latency", latency)):
         if wanted is not None:
             exact(wanted, name)
-    if not exact(batch, "batch").is_integer:
-        raise SymbolError(f"batch = {batch}: a whole number is wanted")
-    study = inference(model, weights=weights, kv=kv, strategy=strategy)
-    asked = _Asked(study, find_chip(chip), chips, batch, context, how)
-    found = asked.at()
+    server = Server(found)
     if not found.fits:
-        return _size(asked, found)
+        return _size(server)
     if latency is not None and found.step_time > latency:
-        return _latency(asked, found, latency)
+        return _latency(server, latency)
     if tokens_per_second is not None and found.tokens_per_second < tokens_per_second:
-        return _throughput(asked, found, tokens_per_second)
+        return _throughput(server, tokens_per_second)
     return Advice("none", found, None, None, (_speed("it holds", found),))
 
 
 def _walls(found: InferenceResult) -> Capacity:
-    return Capacity(placed_step(found))
+    """The walls of a server whose weights and cache are held once: cut by nothing, in blocks."""
+    study = found.study
+    layout = study.layout.without(frozenset(study.layout.mesh_axes))
+    once = replace(study, layout=layout).memory.paged(found.block)
+    cached = (once.cache + once.state).xreplace({B: b})
+    return Capacity(replace(placed_step(found), weight_bytes=once.weights, cache_bytes=cached))
 
 
 def _known(found: InferenceResult) -> dict[Symbol, Expr]:
@@ -190,89 +175,132 @@ def _known(found: InferenceResult) -> dict[Symbol, Expr]:
     }
 
 
-def _size(asked: _Asked, found: InferenceResult) -> Advice:
-    known = _known(found)
+def _size(server: Server) -> Advice:
+    found = server.found
     need = _walls(found).for_all.threshold or S.Infinity
-    value = float(evaluate(need, known))
+    value = float(evaluate(need, _known(found)))
     lines = [
         f"{found.memory_bytes:,} bytes on each of {found.chips} chips of {found.usable_bytes:,}",
-        f"n >= {need} = {value:.2f} chips, were everything shared out evenly",
+        f"n >= {need} = {value:.2f} chips, were everything shared out evenly and held once",
     ]
     ways: dict[str, InferenceResult] = {}
     most = found.largest_batch
-    wide = asked.sharded(lambda one: one.fits)
-    lines += _add(ways, wide, "holds it")
+    lines += _sharded(ways, server, lambda one: one.fits, "holds it")
     if most:
-        count = math.ceil(found.batch / most)
-        ways[f"{count} replicas of {found.chips} chips"] = asked.at(count, count)
         lines.append(f"b <= {most} sequences fit these chips")
+        needed = math.ceil(found.batch * found.replicas / most)
+        lines += _replicas(ways, server, needed, lambda one: one.fits, "holds it")
     else:
         lines.append("not even one sequence fits these chips: a replica would not fit either")
     return Advice("size", found, Ge(n, need), value, (*lines, *_chosen(ways)), ways)
 
 
-def _latency(asked: _Asked, found: InferenceResult, latency: float) -> Advice:
-    context = {KEYS: exact(found.context, "context")}
-    wall = up_to(LIMIT, placed_step(found).seconds(), b, {**context, LIMIT: exact(latency, "s")})
+def _latency(server: Server, latency: float) -> Advice:
+    found = server.found
+    wall = up_to(LIMIT, _seconds(found), b, {LIMIT: exact(latency, "s")})
     value = 0.0 if wall is None else float(wall)
+    each = " on each replica" if found.replicas > 1 else ""
     lines = [
         f"a step takes {found.step_time:.4g} s, of {latency:.4g} s allowed",
-        f"b <= {value:.1f} sequences would be soon enough"
+        f"b <= {value:.1f} sequences{each} would be soon enough"
         if value >= 1
         else "not even one sequence would be soon enough on these chips",
     ]
     ways: dict[str, InferenceResult] = {}
-    wide = asked.sharded(lambda one: one.fits and one.step_time <= latency)
-    lines += _add(ways, wide, "is soon enough")
+
+    def soon(one: InferenceResult) -> bool:
+        return one.fits and one.step_time <= latency
+
+    lines += _sharded(ways, server, soon, "is soon enough")
     if value >= 1:
-        count = math.ceil(found.batch / math.floor(value))
-        many = asked.at(count, count)
-        if many.step_time <= latency:
-            ways[f"{count} replicas of {found.chips} chips"] = many
-    lines += _doubled(asked, found)
+        needed = math.ceil(found.batch / math.floor(value))
+        lines += _replicas(ways, server, needed, soon, "is soon enough")
+    lines += _doubled(server)
     bound = Le(b, wall) if value else None
     return Advice("latency", found, bound, value, (*lines, *_chosen(ways)), ways)
 
 
-def _throughput(asked: _Asked, found: InferenceResult, wanted: float) -> Advice:
-    known = {**_known(found), DEMAND: exact(wanted, "tokens_per_second")}
-    need = _walls(found).replicas.threshold or S.Infinity
+def _throughput(server: Server, wanted: float) -> Advice:
+    found = server.found
+    each = found.batch // found.replicas
+    known = {DEMAND: exact(wanted, "wanted"), b: exact(each, "b"),
+             T_STEP: exact(found.step_time, "t_step")}  # fmt: skip
+    need = _walls(found).replicas.threshold
     value = float(evaluate(need, known))
-    count = max(2, math.ceil(value))
+    count = max(found.replicas + 1, math.ceil(value))
     lines = [
-        f"{found.tokens_per_second:,.0f} tokens/s, of {wanted:,.0f} wanted",
-        f"r >= {value:.2f} replicas, each with {found.batch} sequences",
+        f"{found.tokens_per_second:,.0f} tokens/s, of {wanted:,.6g} wanted",
+        f"r >= {need} = {value:,.6g} replicas, each with {each} sequences",
     ]
-    ways = {f"{count} replicas of {found.chips} chips": asked.at(count, count, found.batch * count)}
-    wide = asked.sharded(lambda one: one.tokens_per_second >= wanted)
-    lines += _add(ways, wide, f"gives as much with {found.batch} sequences")
-    lines += _doubled(asked, found)
+    ways: dict[str, InferenceResult] = {}
+
+    def enough(one: InferenceResult) -> bool:
+        return one.fits and one.tokens_per_second >= wanted
+
+    lines += _replicas(ways, server, count, enough, "gives as much", each * count)
+    lines += _sharded(ways, server, enough, f"gives as much with {found.batch} sequences")
+    lines += _doubled(server)
     most = found.largest_batch
     if most > found.batch:
         lines.append(f"up to {most} sequences fit: a larger batch gives more, at a longer step")
     return Advice("throughput", found, Ge(REPLICAS, need), value, (*lines, *_chosen(ways)), ways)
 
 
-def _add(ways: dict[str, InferenceResult], wide: _Wider, does: str) -> list[str]:
+def _seconds(found: InferenceResult) -> Expr:
+    """A step of one replica at its context, in sequences ``b``: by the server's own time model."""
+    option = option_of(found, "own")
+    known = {**option.values, KEYS: exact(found.context, "context")}
+    return option.seconds.xreplace(known)
+
+
+def _sharded(
+    ways: dict[str, InferenceResult],
+    server: Server,
+    wanted: Callable[[InferenceResult], bool],
+    does: str,
+) -> list[str]:
     """A server sharded further among the ways, or a line that says how far was looked."""
-    if wide.found is None:
-        return [f"no doubling of the chips {does}, up to {wide.tried}"]
-    ways[f"shard over {wide.found.chips} chips"] = wide.found
+    found, tried = server.sharded(wanted)
+    if found is None:
+        return [f"no doubling of the chips {does}, up to {tried}"]
+    ways[f"shard over {found.chips} chips"] = found
     return []
 
 
-def _doubled(asked: _Asked, found: InferenceResult) -> list[str]:
-    """What twice the chips give, sharded: less than twice as much, and up to which batch more."""
+def _replicas(
+    ways: dict[str, InferenceResult],
+    server: Server,
+    count: int,
+    wanted: Callable[[InferenceResult], bool],
+    does: str,
+    batch: int | None = None,
+) -> list[str]:
+    """So many replicas of these chips among the ways, or a line that says why not."""
+    each = server.chips_each
+    if count * each > _MOST_CHIPS:
+        return [f"replicas would take {count * each:.3g} chips: more than there are"]
     try:
-        two = asked.at(2)
-    except (ShardingError, HardwareError):
+        found = server.replicated(count, batch)
+    except SymscaleError as error:
+        return [f"{count} replicas cannot be: {error}"]
+    if not wanted(found):
+        return [f"{found.replicas} replicas of {each} chips: none {does}"]
+    ways[f"{found.replicas} replicas of {each} chips"] = found
+    return []
+
+
+def _doubled(server: Server) -> list[str]:
+    """What twice the chips give, sharded: less than twice as much, and up to which batch more."""
+    found = server.found
+    try:
+        two = server.wider(2)
+    except SymscaleError:
         return []
-    pair = Doubling(placed_step(found), placed_step(two))
+    pair = Doubling(_seconds(found), _seconds(two))
     gain = found.step_time / two.step_time
     less = ", not 2" if gain < 1.995 else ""
     lines = [f"twice the chips, sharded: {gain:.3g} times as fast{less}"]
-    context = {KEYS: exact(found.context, "context")}
-    wall = up_to(pair.one.seconds(sequences=b / 2), pair.two.seconds(), b, context)
+    wall = up_to(pair.halves, pair.two, b, {})
     if wall is not None and wall.is_finite and wall > 0:
         lines.append(f"sharding beats two replicas up to b <= {float(wall):.0f}")
     return lines

@@ -13,7 +13,7 @@ from symscale.solve.answer import Crossover
 from symscale.solve.crossover import crossover
 from symscale.studies.inference_memory import HBM_BYTES
 from symscale.studies.serving.step import ServerStep
-from symscale.studies.serving.words import BUFFER, DEMAND, LIMIT, REPLICAS
+from symscale.studies.serving.words import BUFFER, DEMAND, REPLICAS, T_STEP
 
 
 @dataclass(frozen=True)
@@ -51,13 +51,12 @@ class Capacity:
 
     @cached_property
     def replicas(self) -> Crossover:
-        """The replicas that give the tokens a second that are wanted."""
-        return crossover(REPLICAS * b / self.step.seconds(), DEMAND, REPLICAS)
+        """The replicas that give the tokens a second that are wanted, by whatever step they take.
 
-    @cached_property
-    def soon_enough(self) -> Crossover:
-        """The sequences for which two tokens are no further apart than ``t_limit``."""
-        return crossover(LIMIT, self.step.seconds(), b)
+        >>> Capacity(ServerStep(b, b)).replicas
+        n_replicas >= t_step*v_tokens/b
+        """
+        return crossover(REPLICAS * b / T_STEP, DEMAND, REPLICAS)
 
     def to_dict(self) -> dict[str, Any]:
         """The inequalities as plain text."""
@@ -70,17 +69,22 @@ class Doubling:
     """A server beside one of twice as many chips.
 
     Attributes:
-        one: the step of the server.
-        two: the step of the server of twice its chips.
+        one: seconds of a step of ``b`` sequences on the server.
+        two: seconds of the same on the server of twice its chips.
     """
 
-    one: ServerStep
-    two: ServerStep
+    one: Expr
+    two: Expr
 
     @property
     def gain(self) -> Expr:
         """How much sooner a step of the same sequences is done on twice the chips."""
-        return self.one.seconds() / self.two.seconds()
+        return self.one / self.two
+
+    @property
+    def halves(self) -> Expr:
+        """Seconds where two servers share the sequences; each reads all weights."""
+        return self.one.subs(b, b / 2)
 
     @cached_property
     def less_than_double(self) -> Crossover:
@@ -88,16 +92,16 @@ class Doubling:
 
         Work is halved, exchanges are not: with any exchange the answer is always.
         """
-        return crossover(2 * self.two.seconds(), self.one.seconds(), b)
+        return crossover(2 * self.two, self.one, b)
 
     @cached_property
     def sharding_wins(self) -> Crossover:
         """The sequences for which one server of twice the chips is sooner done than two servers.
 
-        Two servers share the sequences; each reads all weights. One server reads them once, but
-        exchanges activations of all sequences among more chips.
+        One server reads the weights once, but exchanges activations of all sequences among more
+        chips.
         """
-        return crossover(self.one.seconds(sequences=b / 2), self.two.seconds(), b)
+        return crossover(self.halves, self.two, b)
 
 
 def doubling(step: ServerStep) -> Doubling:
@@ -110,4 +114,4 @@ def doubling(step: ServerStep) -> Doubling:
     >>> doubling(plain).sharding_wins.at(C=100, W_hbm=1, W_ici=100, n=4).condition
     b <= 200
     """
-    return Doubling(step, step.put({n: 2 * n}))
+    return Doubling(step.seconds(), step.put({n: 2 * n}).seconds())

@@ -14,7 +14,7 @@ from symscale.algebra.errors import ModelError, SymbolError
 from symscale.algebra.symbols import B, C, W_hbm, W_ici, b, n
 from symscale.algebra.symbols import S as KEYS
 from symscale.studies.inference import inference
-from symscale.studies.serving.advice import Advice, advise
+from symscale.studies.serving.advice import Advice, advise, advise_on
 from symscale.studies.serving.capacity import Capacity, Doubling, doubling
 from symscale.studies.serving.served import placed_step
 from symscale.studies.serving.step import ServerStep, server_step
@@ -102,7 +102,7 @@ def test_doubling_of_a_placed_model() -> None:
         study.at("tpu-v5e", chips=chips, batch=32, context=8192, method="aggregate")
         for chips in (8, 16)
     )
-    pair = Doubling(placed_step(one), placed_step(two))
+    pair = Doubling(placed_step(one).seconds(), placed_step(two).seconds())
     assert pair.less_than_double.at(S=8192).kind == "always"
     assert 1.5 < float(pair.gain.subs({b: 32, KEYS: 8192})) < 2
 
@@ -173,6 +173,70 @@ def test_fewer_sequences_are_soon_enough() -> None:
         for batch in (most, most + 1)
     ]
     assert at[0] <= 0.015 < at[1]
+
+
+def test_advice_is_on_the_server_that_was_asked_for() -> None:
+    """Blocks, types, how latent attention is computed: nothing is dropped on the way."""
+    paged = inference("llama-3-70b").at("h100", chips=8, batch=300, context=100, block=8192)
+    found = advise_on(paged)
+    assert found.wall == "size"
+    assert all(way.block == 8192 and way.fits for way in found.ways.values())
+    whole = 141_107_412_992 + 300 * 8192 * 327_680
+    spare = 80_000_000_000 - paged.memory["working"]
+    assert found.value == pytest.approx(whole / spare)
+    naive = inference("deepseek-v3", absorbed=False).at("h200", chips=8, batch=64, context=8192)
+    slow = advise_on(naive, latency=0.02)
+    assert slow.wall == "latency"
+    assert slow.found is naive
+    assert slow.value is not None
+    assert all(not way.study.absorbed for way in slow.ways.values())
+
+
+@pytest.mark.parametrize("overlap", ["full", "critical", "none"])
+def test_advice_keeps_the_servers_own_time(overlap: str) -> None:
+    """A limit just above the step of the table is no wall; one just below it is."""
+    server = inference("llama-3-70b").at(
+        "h100", chips=8, batch=32, context=8192, overlap=overlap, method="per-op"
+    )
+    assert advise_on(server, latency=server.step_time * 1.001).wall == "none"
+    found = advise_on(server, latency=server.step_time * 0.999)
+    assert found.wall == "latency"
+    assert found.value is not None
+    most = math.floor(found.value)
+    assert server.again(batch=most).step_time <= server.step_time * 0.999
+    assert server.again(batch=most + 1).step_time > server.step_time * 0.999
+    assert {(way.method, way.overlap) for way in found.ways.values()} == {("per-op", overlap)}
+
+
+def test_replicas_that_cannot_cut_their_share_are_filled_up() -> None:
+    """Sequences of a replica whose weights are gathered are a multiple of the ways."""
+    study = inference("llama-3-70b", strategy="wg")
+    server = study.at("tpu-v5e", chips=16, batch=1024, context=8192)
+    found = advise_on(server)
+    assert found.wall == "size"
+    copies = next(way for name, way in found.ways.items() if "replicas" in name)
+    assert copies.fits
+    assert copies.batch >= 1024
+    assert copies.batch // copies.replicas % copies.mesh["X"] == 0
+
+
+def test_advice_counts_all_replicas_of_a_server() -> None:
+    server = inference("llama-3-70b").at("h100", chips=16, replicas=2, batch=64, context=8192)
+    found = advise_on(server, tokens_per_second=1e4)
+    assert "of 10,000 wanted" in str(found)
+    assert found.value == pytest.approx(2 * 1e4 / server.tokens_per_second)
+    assert found.ways["3 replicas of 8 chips"].batch == 96
+    assert "more than there are" in str(advise_on(server, tokens_per_second=1e30))
+
+
+def test_experts_that_are_repeated_are_counted_once_in_the_wall() -> None:
+    """Weights that a layout repeats would not be, were everything shared out evenly."""
+    server = inference("llama-3-70b", strategy="ep").at(
+        "h100", batch=16_000, context=8192, X=16, Y=1
+    )
+    found = advise_on(server)
+    cached, spare = 16_000 * 8192 * 327_680, 80e9 - server.memory["working"]
+    assert found.value == pytest.approx((141_107_412_992 + cached) / spare)
 
 
 def test_advice_shows_itself() -> None:
