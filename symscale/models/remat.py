@@ -104,6 +104,8 @@ def rematerialise(program: Program, policy: Policy | tuple[str, ...], fused: boo
                 raise ModelError(
                     f"checkpoint {name!r}: the layer's arrays are {', '.join(program.arrays)}"
                 )
+            if name in program.weights:
+                raise ModelError(f"checkpoint {name!r} is a weight, which lies there anyway")
     elif policy not in POLICIES:
         raise ModelError(
             f"policy {policy!r} is none of {', '.join(POLICIES)}{near(str(policy), POLICIES)}"

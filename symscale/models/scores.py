@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from sympy import Expr, Integer, S, floor
@@ -84,6 +85,26 @@ def keys_of(reach: Reach, causal: Causal, length: Expr | int = T) -> Expr:
     """The mean number of keys of a kind of layer; an encoder's tokens see each other both ways."""
     masked = causal if reach.causal else False
     return mean_keys(length, window=reach.window, chunk=reach.chunk, causal=masked)
+
+
+def masked(phase: Phase, kind: LayerKind, causal: Causal = False) -> Phase:
+    """A pass whose products of queries and keys count the keys that a query meets on average.
+
+    >>> from symscale.models.model import model
+    >>> kind = model("gpt-oss-20b").programs.kinds[0]
+    >>> layer = kind.program.shard().forward
+    >>> scores = next(s for s in masked(layer, kind).computes if s.output.name == "Scores0")
+    >>> scores.part
+    Minimum(S_w, T)/T
+    """
+    keys = keys_of(kind.reach, causal)
+    if keys == T:
+        return phase
+    steps = (
+        replace(step, part=keys / T) if isinstance(step, Compute) and _reached(step, kind) else step
+        for step in phase.steps
+    )
+    return replace(phase, steps=tuple(steps))
 
 
 def flops_of(phase: Phase, kind: LayerKind, keys: Expr) -> Expr:

@@ -49,14 +49,15 @@ class Pipeline:
     def stage_layers(self, layers: int, devices: int, head: int = 0) -> tuple[tuple[int, ...], ...]:
         """The layers on each device, counted from 0, dealt out as evenly as they go.
 
-        Embedding and head take the places of so many layers at either end. The first stages take
-        one more where they do not divide. A device may hold several stages.
+        Embedding and head take the places of so many layers at either end. The last stages take
+        one more where they do not divide: they have the fewest microbatches in flight, and behind
+        them nobody waits. A device may hold several stages.
 
         Raises:
             StrategyError: for more stages than there is something to deal out.
 
         >>> pipeline("P", {}).stage_layers(5, 2)
-        ((0, 1, 2), (3, 4))
+        ((0, 1), (2, 3, 4))
         >>> pipeline("P", {"schedule": "interleaved", "chunks": 2}).stage_layers(4, 2)
         ((0, 2), (1, 3))
         >>> pipeline("P", {}).stage_layers(7, 2, head=1)
@@ -102,8 +103,9 @@ class Pipeline:
 
 def _dealt(layers: int, stages: int, number: int) -> range:
     share, more = divmod(layers, stages)
-    start = number * share + min(number, more)
-    return range(start, start + share + (number < more))
+    before = max(0, number - (stages - more))
+    start = number * share + before
+    return range(start, start + share + (number >= stages - more))
 
 
 def pipeline(name: str, options: Mapping[str, Any], microbatches: Any = m) -> Pipeline:
@@ -113,6 +115,8 @@ def pipeline(name: str, options: Mapping[str, Any], microbatches: Any = m) -> Pi
         StrategyError: for an unknown schedule, or sizes that it cannot have.
     """
     given = MappingProxyType({k: v for k, v in options.items() if v is not None})
+    if not isinstance(given.get("schedule", ""), str):
+        raise StrategyError(f"schedule {given['schedule']!r}: the name of a schedule is wanted")
     made = schedule(
         given.get("schedule", "1f1b"), p=axis(name), m=microbatches, v=given.get("chunks")
     )
@@ -122,9 +126,9 @@ def pipeline(name: str, options: Mapping[str, Any], microbatches: Any = m) -> Pi
 def _ends(value: Any) -> tuple[int, int] | None:
     if value is None:
         return None
-    whole = isinstance(value, tuple | list) and len(value) == 2
-    if not whole or not all(isinstance(one, int) and one >= 0 for one in value):
+    pair = tuple(value) if isinstance(value, tuple | list) else ()
+    if len(pair) != 2 or not all(type(one) is int and one >= 0 for one in pair):
         raise StrategyError(
             f"ends = {value!r}: two whole numbers, of the embedding and the head, in layers"
         )
-    return value[0], value[1]
+    return pair[0], pair[1]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
 from symscale.algebra.errors import StrategyError, near
-from symscale.algebra.symbols import m
+from symscale.algebra.symbols import BUILT_IN, info, m
 from symscale.algebra.table import Table
 from symscale.arrays.array import Array
 from symscale.arrays.dtype import dtype
@@ -39,6 +39,9 @@ _DEFAULT_AXES: Mapping[str, Axes] = MappingProxyType(
     | {"context": ("Z",), "expert": ("Z",)}
 )
 
+
+#: Symbols that no mesh axis may take for its name.
+_TAKEN = {name for name in (*BUILT_IN, "m", "v") if info(name).kind != "axis"}
 
 #: Roles from the outermost axis of a mesh to the innermost, which lies on the fastest links: what
 #: talks most goes last.
@@ -298,6 +301,8 @@ pipeline parallel: layers split into stages
     Traceback (most recent call last):
     symscale.algebra.errors.StrategyError: unknown strategy 'fdsp'; parts: dp, zero1, ...
     """
+    if not isinstance(name, str | Strategy):
+        raise StrategyError(f"strategy {name!r}: a name is wanted, or a strategy")
     chosen = {key: value for key, value in options.items() if key in (*OPTIONS, *PIPELINE)}
     axes = {key: value for key, value in options.items() if key not in chosen}
     if isinstance(name, Strategy):
@@ -358,12 +363,20 @@ def _pipe(name: str, axes: Mapping[str, Axes], options: Mapping[str, Any]) -> Pi
     return pipeline(axes["stage"][0], given, m if count is None else count)
 
 
-def _axes(name: str, role: str, given: str | Iterable[str]) -> Axes:
+def _axes(name: str, role: str, given: Any) -> Axes:
     """The mesh axes of a role: ``XY`` are two, ``data`` is one."""
     if isinstance(given, str):
         chosen = tuple(given) if given.isupper() else (given,) if given else ()
     else:
-        chosen = tuple(given)
+        chosen = tuple(given) if isinstance(given, tuple | list) else (given,)
     if not chosen:
         raise StrategyError(f"strategy {name!r}: role {role} has no mesh axis")
+    for one in chosen:
+        if not isinstance(one, str) or not one.isidentifier():
+            raise StrategyError(f"strategy {name!r}: {one!r} is no name of a mesh axis")
+        if one in _TAKEN:
+            raise StrategyError(
+                f"strategy {name!r}: mesh axis {one!r} is the symbol of {info(one).meaning}; "
+                "rename the axis"
+            )
     return chosen

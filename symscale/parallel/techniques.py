@@ -93,8 +93,9 @@ def techniques(given: Mapping[str, Any], base: Techniques | None = None) -> Tech
 
 def _one_of(name: str, value: Any, choices: Iterable[str]) -> str:
     known = tuple(choices)
-    if value not in known:
-        raise StrategyError(f"{name} {value!r} is none of {', '.join(known)}{near(value, known)}")
+    if not isinstance(value, str) or value not in known:
+        hint = near(value, known) if isinstance(value, str) else ""
+        raise StrategyError(f"{name} {value!r} is none of {', '.join(known)}{hint}")
     return str(value)
 
 
@@ -102,15 +103,17 @@ def _remat(value: Any) -> Remat:
     if isinstance(value, str):
         known = {"all": "none", "full": "block"}
         return _one_of("remat", known.get(value, value), POLICIES)  # type: ignore[return-value]
-    return tuple(str(name) for name in value)
+    if not isinstance(value, tuple | list) or not all(isinstance(name, str) for name in value):
+        raise StrategyError(f"remat = {value!r}: a policy is wanted, or the names of saved arrays")
+    return tuple(dict.fromkeys(value))
 
 
 def _dtype(value: Any) -> str:
-    return _one_of("gradients", value, (name for name in DTYPES if not name.startswith("int")))
+    return _one_of("gradients", value, (n for n in DTYPES if n not in ("bool",) and "int" not in n))
 
 
 def _microbatches(value: Any) -> Expr:
-    if isinstance(value, str | bool):
+    if not isinstance(value, int | float | Expr) or isinstance(value, bool):
         raise StrategyError(f"microbatches = {value!r} is no number")
     made = sympify(value, strict=True, rational=True)
     if made.is_number and not (made.is_integer and made.is_positive):
@@ -119,8 +122,10 @@ def _microbatches(value: Any) -> Expr:
 
 
 def _offload(value: Any) -> tuple[str, ...]:
-    names = (value,) if isinstance(value, str) else tuple(value)
-    return tuple(_one_of("offload", name, get_args(Offloaded)) for name in names)
+    names = (value,) if isinstance(value, str) else value
+    if not isinstance(names, tuple | list):
+        raise StrategyError(f"offload = {value!r}: names of {', '.join(get_args(Offloaded))}")
+    return tuple(_one_of("offload", name, get_args(Offloaded)) for name in dict.fromkeys(names))
 
 
 _CHECKS: Mapping[str, Any] = MappingProxyType(

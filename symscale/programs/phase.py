@@ -23,13 +23,15 @@ from symscale.programs.ops import Einsum, Op, expression
 class Compute:
     """An op on one device: local operands in, local result out (perhaps a partial sum).
 
-    ``stat_axes`` are the mesh axes over which the small sums inside a function are collected.
+    ``stat_axes`` are the mesh axes over which the small sums inside a function are collected;
+    ``part`` is how much of the product a mask leaves.
     """
 
     op: Op
     inputs: tuple[Array, ...]
     output: Array
     stat_axes: tuple[str, ...] = ()
+    part: Expr = S.One
 
     @property
     def local(self) -> dict[str, Expr]:
@@ -43,7 +45,7 @@ class Compute:
     @property
     def flops(self) -> Expr:
         """Matrix FLOPs on one device."""
-        return self.op.flops(self.local)
+        return self.part * self.op.flops(self.local)
 
     @property
     def vector_flops(self) -> Expr:

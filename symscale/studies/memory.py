@@ -105,10 +105,15 @@ def layer_memory(share: Share, used: Techniques) -> Memory:
     """
     sharded = share.sharded
     every, kept = read_back(sharded), saved(sharded, share.remat)
+    found = _states(sharded, used)
     buffers = PREFETCHED * _gathered(sharded) + _unreduced(sharded) + ring_buffers(sharded)
     if share.remat != "none":
         buffers += _bytes(every)
-    found = _states(sharded, used)
+    # What lies on the host comes for the layer at work and the next, gathered or not.
+    if "activations" in used.offload:
+        buffers += PREFETCHED * _bytes(kept)
+    if "parameters" in used.offload:
+        buffers += PREFETCHED * found["parameters"]
     return Memory(
         MappingProxyType({**found, "activations": _bytes(kept), "logits": S.Zero,
                           "buffers": buffers})
@@ -122,13 +127,27 @@ def ends_memory(ends: ShardedProgram, used: Techniques) -> tuple[Memory, Memory]
     the third memory of :func:`shared_ends`.
     """
     first, last = _ends_weights(ends)
-    kept = read_back(ends) if used.remat == "none" else ()
-    logits = _logits(ends)
-    head = {"activations": _bytes(kept), "logits": _bytes(logits)}
-    return (
-        Memory(MappingProxyType({**_states(ends, used, first), **dict.fromkeys(_WORK, S.Zero)})),
-        Memory(MappingProxyType({**_states(ends, used, last), **head, "buffers": S.Zero})),
-    )
+    head = {"activations": _bytes(_kept_for_head(ends, used)), "logits": _bytes(_logits(ends))}
+    nothing = dict.fromkeys(_WORK, S.Zero)
+    made = []
+    for names, work in ((first, nothing), (last, head)):
+        buffers = _gathered(ends, names) + _unreduced(ends, names)
+        states = _states(ends, used, names)
+        made.append(Memory(MappingProxyType({**states, **work, "buffers": buffers})))
+    return made[0], made[1]
+
+
+def _kept_for_head(ends: ShardedProgram, used: Techniques) -> tuple[Array, ...]:
+    """What the head's backward pass finds: what it reads, or what the last layer made.
+
+    Arrays to be saved by name are a layer's; the head then keeps nothing that they do not name.
+    """
+    if isinstance(used.remat, tuple):
+        return ()
+    if used.remat in ("block", "full"):
+        names = [name for name in ends.program.inputs if "D" in ends.program.arrays[name].labels]
+        return tuple(ends.sharding(name) for name in names)
+    return read_back(ends)
 
 
 def shared_ends(ends: ShardedProgram, used: Techniques) -> Memory:
@@ -177,9 +196,9 @@ def _logits(ends: ShardedProgram) -> tuple[Array, ...]:
     return tuple(ends.sharding(n) for name in names for n in (name, gradient_name(name)))
 
 
-def _gathered(sharded: ShardedProgram) -> Expr:
-    """Bytes of a layer's weights as its products take them, where that is more than lies here."""
-    weights = frozenset(sharded.program.weights)
+def _gathered(sharded: ShardedProgram, names: tuple[str, ...] | None = None) -> Expr:
+    """Bytes of weights (all unless named) as products take them, where more than lies here."""
+    weights = frozenset(sharded.program.weights if names is None else names)
     last: dict[str, Expr] = {}
     for move in sharded.forward.collectives:
         if isinstance(move, AllGather) and move.after.name in weights:
@@ -187,12 +206,12 @@ def _gathered(sharded: ShardedProgram) -> Expr:
     return Add(*last.values())
 
 
-def _unreduced(sharded: ShardedProgram) -> Expr:
-    """Bytes of a layer's gradients before they are reduced and split."""
-    names = frozenset(map(gradient_name, sharded.program.weights))
+def _unreduced(sharded: ShardedProgram, names: tuple[str, ...] | None = None) -> Expr:
+    """Bytes of weights' gradients (all unless named) before they are reduced and split."""
+    chosen = frozenset(map(gradient_name, sharded.program.weights if names is None else names))
     first: dict[str, Expr] = {}
     for move in sharded.backward.collectives:
-        if isinstance(move, ReduceScatter) and move.before.name in names:
+        if isinstance(move, ReduceScatter) and move.before.name in chosen:
             first.setdefault(move.before.name, move.before.bytes)
     return Add(*first.values())
 

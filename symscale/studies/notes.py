@@ -12,8 +12,11 @@ from symscale.algebra.substitution import evaluate
 from symscale.algebra.symbols import B, T
 from symscale.arrays.array import Array
 from symscale.models.remat import rematerialise
+from symscale.models.scores import masked
 from symscale.programs.ops import Einsum
+from symscale.programs.phase import Phase
 from symscale.studies.efficiency import Efficiency
+from symscale.studies.share import Share
 
 if TYPE_CHECKING:
     from symscale.studies.result import StepResult
@@ -24,6 +27,7 @@ def notes(result: StepResult) -> Iterator[str]:
     yield from _on_host(result)
     yield from _again(result)
     yield from _schedule(result)
+    yield from _left_out(result)
     yield from _sequences(result)
 
 
@@ -59,16 +63,24 @@ def _again(result: StepResult) -> Iterator[str]:
 
 
 def _recomputed_share(result: StepResult) -> float:
-    step, again, whole = result.step, 0.0, 0.0
-    for share in step.shares:
+    """What the policy repeats over the arithmetic of the model, both on one device."""
+    again, whole = (
+        0.0,
+        sum(
+            result.seconds(phase.flops) for phase in result.step.model.programs.ends.shard().phases
+        ),
+    )
+    for share in result.step.shares:
         count = float(evaluate(share.kind.count, result.values))
-        program = share.kind.program
-        flops = rematerialise(program, share.remat).flops
+        flops = masked(_repeated(share), share.kind, share.causal).flops
         again += count * result.seconds(flops)
-        phases = program.shard().phases
-        whole += count * sum(result.seconds(phase.flops) for phase in phases)
-    whole += sum(result.seconds(phase.flops) for phase in step.model.programs.ends.shard().phases)
+        whole += count * sum(result.seconds(phase.flops) for phase in share.whole)
     return again / whole
+
+
+def _repeated(share: Share) -> Phase:
+    """The repeated ops of the unsharded layer."""
+    return Phase("recompute", rematerialise(share.kind.program, share.remat).steps)
 
 
 def _schedule(result: StepResult) -> Iterator[str]:
@@ -88,6 +100,20 @@ def _schedule(result: StepResult) -> Iterator[str]:
             f"{layers} layers{counted} do not divide into {stages} stages; the slowest holds "
             f"{-(-dealt // stages)}"
         )
+
+
+def _left_out(result: StepResult) -> Iterator[str]:
+    """Sums over copies of weights that a pipeline makes."""
+    pipeline = result.step.strategy.pipeline
+    if pipeline is None or result.mesh[pipeline.axis] == 1:
+        return
+    if any(memory != 0 for memory in result.step.stage_memory.common.values()):
+        yield (
+            "embedding and head are one table on two stages: the sum of its gradients between them "
+            "is not counted"
+        )
+    if pipeline.schedule.recipe.weights > 1:
+        yield "each stage lies on two devices: the sum of their gradients is not counted"
 
 
 def _sequences(result: StepResult) -> Iterator[str]:

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
-from sympy import Add, Expr, S, ceiling
+from sympy import Add, Expr, S, ceiling, floor
 
 from symscale.algebra import symbols as s
-from symscale.algebra.cost import Cost
+from symscale.algebra.cost import Cost, Descriptor
 from symscale.algebra.links import Network
+from symscale.algebra.maximum import Maximum
 from symscale.algebra.symbols import B, L, W_pcie
 from symscale.algebra.time import Overlap, Time, TimeTerm
 from symscale.algebra.units import Span
 from symscale.models.model import Model
 from symscale.parallel.pipeline import Pipeline
+from symscale.parallel.schedules.load import Factors
 from symscale.parallel.strategy import Strategy
 from symscale.programs.phase import Phase
 from symscale.programs.sharded import ShardedProgram
 from symscale.studies.efficiency import Efficiency
-from symscale.studies.memory import layer_memory
+from symscale.studies.memory import ends_memory, layer_memory, shared_ends
 from symscale.studies.share import Share, together
 
 FORWARD, BACKWARD, UPDATE = range(3)
@@ -80,41 +82,51 @@ class Pace:
         """What moves besides: messages between stages, and what is fetched from the host."""
         return Time.of(*self._messages(position), *self._fetched(position))
 
+    @property
+    def _message(self) -> Expr:
+        """Bytes that a microbatch makes a device send on, once for each visit."""
+        assert self.pipeline is not None
+        schedule = self.pipeline.schedule
+        out = self.shares[-1].sharded.sharding("Out")
+        return schedule.recipe.visits(schedule.v) * out.bytes.xreplace({B: B / self.microbatches})
+
     def _messages(self, position: int) -> tuple[TimeTerm, ...]:
         if self.pipeline is None or position == UPDATE:
             return ()
-        schedule, axes = self.pipeline.schedule, (self.pipeline.axis,)
-        visits = schedule.recipe.visits(schedule.v)
-        out = self.shares[-1].sharded.sharding("Out")
-        volume = visits * out.bytes.xreplace({B: B / self.microbatches})
-        seconds = self.network.time("CollectivePermute", volume, axes)
-        return (
-            (TimeTerm(self.network.resource(axes, "CollectivePermute"), seconds, axes),)
-            if seconds != 0
-            else ()
-        )
+        axes = (self.pipeline.axis,)
+        seconds = self.network.time("CollectivePermute", self._message, axes)
+        if seconds == 0:
+            return ()
+        return (TimeTerm(self.network.resource(axes, "CollectivePermute"), seconds, axes),)
 
     def _fetched(self, position: int) -> tuple[TimeTerm, ...]:
         """Bytes over PCIe, one way at a time: what a pass stores or reads back."""
+        offloaded = self.strategy.techniques.offload
+        total = Add(
+            *(held.get(kind, S.Zero) for held in self._held(position) for kind in offloaded)
+        )
+        small = total.xreplace({B: B / self.microbatches})
+        return (TimeTerm(PCIE, small / W_pcie),) if small != 0 else ()
+
+    def _held(self, position: int) -> Iterator[Mapping[str, Expr]]:
+        """What a pass takes from the host, or gives back, if it lies there: by kind.
+
+        An optimizer on the host takes gradients and gives weights, once a step.
+        """
         used = self.strategy.techniques
-        amounts = []
-        for share in self.shares:
-            held = layer_memory(share, used)
-            counted = {
-                "parameters": held["parameters"] if position != UPDATE else S.Zero,
-                "activations": held["activations"] if position != UPDATE else S.Zero,
-                "optimizer": held["gradients"] + held["parameters"]
-                if position == UPDATE
-                else S.Zero,
-            }
-            amounts.append(self._count(share) * Add(*(counted[kind] for kind in used.offload)))
-        total = Add(*amounts).xreplace({B: B / self.microbatches})
-        return (TimeTerm(PCIE, total / W_pcie),) if total != 0 else ()
+        parts = [(self._count(share), layer_memory(share, used)) for share in self.shares]
+        first, last = ends_memory(self.ends, used)
+        parts.append((1 / self.devices, first + last + shared_ends(self.ends, used).scale(-1)))
+        for count, memory in parts:
+            if position == UPDATE:
+                yield {"optimizer": count * (memory["gradients"] + memory["parameters"])}
+            else:
+                yield {kind: count * memory[kind] for kind in ("parameters", "activations")}
 
     def _stretched(self, time: Time) -> Time:
         return self.efficiency.stretch(time.merged())
 
-    def _of_ends(self, position: int) -> Time:
+    def of_ends(self, position: int) -> Time:
         """One microbatch through embedding and head, an even share of them a device."""
         phase = self.ends.phases[position]
         time = together((phase,), self.network).scale(1 / self.devices)
@@ -122,7 +134,7 @@ class Pace:
 
     def whole(self, position: int) -> Time:
         """One pass of all microbatches, ends included, as one stage."""
-        both = self.micro(position).beside(self._of_ends(position)).merged()
+        both = self.micro(position).beside(self.of_ends(position)).merged()
         return both if position == UPDATE else both.scale(self.microbatches)
 
     def seconds(self, overlap: Overlap) -> Expr:
@@ -136,20 +148,56 @@ class Pace:
     def _scheduled(self, pipeline: Pipeline, overlap: Overlap) -> Expr:
         """The schedule's time of a step with this model's durations in it.
 
-        The ends are work of the first and last stage: the embedding has no products; the head is
-        dealt out with the layers, as so many whole ones.
+        The schedule takes an even share of the layers a device; how much slower than that the
+        slowest stage is, and how much the ends add on average, comes in as two factors.
         """
-        slots = s.quantity("h_L", "h_L", "layers that are dealt out, the ends among them", "layer")
-        made = pipeline.schedule.at(layers=slots, pair=s.t_FB)
-        dealt = L + Add(*pipeline.slots(self.head_in_layers))
-        return made.step.xreplace({**self.durations(pipeline, overlap), slots: dealt})
+        slow = s.quantity("r_slow", r"r_{\mathrm{slow}}", "the slowest stage over an even one")
+        even = s.quantity("r_even", r"r_{\mathrm{even}}", "layers and ends over the layers alone")
+        made = replace(pipeline.schedule.at(pair=s.t_FB), load=Factors(slow, even))
+        durations = self._durations(pipeline, overlap)
+        factors = {slow: self._slowest(pipeline, overlap), even: self._mean(overlap)}
+        return made.step.xreplace({**durations, **factors})
 
     def durations(self, pipeline: Pipeline, overlap: Overlap) -> dict[Expr, Expr]:
-        """A schedule's durations: seconds of one microbatch on an even share of all that is dealt
-        out, the ends counted as layers.
+        """A schedule's durations: seconds of one microbatch on an even share of layers and ends."""
+        mean = self._mean(overlap)
+        return {t: e * mean for t, e in self._durations(pipeline, overlap).items()}
+
+    def _both(self, overlap: Overlap) -> Expr:
+        """Seconds of a microbatch on an even share of the layers, forward and backward."""
+        return self.micro(FORWARD).total(overlap) + self.micro(BACKWARD).total(overlap)
+
+    def _ends_over_layers(self, overlap: Overlap) -> Expr:
+        """Embedding and head, forward and backward, over all layers."""
+        ends = (self.of_ends(position).total(overlap) for position in (FORWARD, BACKWARD))
+        return Add(*ends) / self._both(overlap)
+
+    def _mean(self, overlap: Overlap) -> Expr:
+        return 1 + self._ends_over_layers(overlap)
+
+    def _slowest(self, pipeline: Pipeline, overlap: Overlap) -> Expr:
+        """The device with most work over an even share of the layers.
+
+        Places are dealt out as evenly as they go, the last stages first. The last stage has the
+        head's work beside its layers (the embedding's little is counted with it); of its places the
+        head takes some, and may even take more than there are. Where stages are unequal, a schedule
+        with chunks or split backward passes may do a few percent better than at this pace
+        throughout.
         """
-        dealt = L + Add(*pipeline.slots(self.head_in_layers))
-        return {t: e * dealt / L for t, e in self._durations(pipeline, overlap).items()}
+        first, last = pipeline.slots(self.head_in_layers)
+        devices, pieces = pipeline.devices, pipeline.schedule.pieces
+        together = last + first if pipeline.schedule.recipe.turns else last
+        stages = devices * pieces
+        each = floor((L + first + last) / stages)
+        more = L + first + last - stages * each
+        most = pieces * each + ceiling(more / devices)
+        behind = Maximum(0, most - together) + self._ends_over_layers(overlap) * L
+        if pipeline.schedule.recipe.weights > 1:
+            # Each device works for half of the microbatches on either of its two stages.
+            return (behind + Maximum(0, each - first)) / 2 * devices / L
+        several = 1 - floor(1 / devices)
+        inner = several * (pieces * each + ceiling((more - 1) / devices))
+        return Maximum(inner, behind) * devices / L
 
     def _durations(self, pipeline: Pipeline, overlap: Overlap) -> dict[Expr, Expr]:
         forward, backward = self.micro(FORWARD), self.micro(BACKWARD)
@@ -171,7 +219,7 @@ class Pace:
     @property
     def head_in_layers(self) -> Expr:
         """The head's forward matrix FLOPs over those of a mean layer, rounded up."""
-        layers = Add(*(share.kind.count * share.sharded.forward.flops for share in self.shares))
+        layers = Add(*(share.kind.count * share.forward[0].flops for share in self.shares))
         return ceiling(self.ends.forward.flops * L / layers)
 
     def cost(self, span: Span) -> Cost:
@@ -186,4 +234,11 @@ class Pace:
                     total = total + cost.scale(self._count(share) * times, span)
             ends = self.ends.phases[position].cost.put(swap)
             total = total + ends.scale(times / self.devices, span)
-        return total
+        return total + Cost(self._sent(), span=span)
+
+    def _sent(self) -> Iterator[tuple[Descriptor, Expr]]:
+        """Messages between stages, all microbatches' forward and backward."""
+        if self.pipeline is not None:
+            for name, volume in zip(("forward", "backward"), (self._message,) * 2, strict=True):
+                key = Descriptor("CollectivePermute", "comm bytes", name, (self.pipeline.axis,))
+                yield key, volume * self.microbatches

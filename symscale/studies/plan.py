@@ -53,7 +53,7 @@ def numbers_of(step: TrainingStep, given: Mapping[str, Any]) -> Numbers:
 
 def _refuse_strangers(step: TrainingStep, numbers: Mapping[str, Any]) -> None:
     axes = step.strategy.mesh_axes
-    sizes = ("B", "T", "imbalance", *(symbol.name for symbol in step.model))
+    sizes = ("B", "T", *(symbol.name for symbol in step.model.capacity.free_symbols))
     known = {*axes, *(links(name).name for name in axes), *sizes, *RATES, "m", "v"}
     for name in sorted(set(numbers) - known):
         raise SymbolError(

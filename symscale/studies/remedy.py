@@ -8,7 +8,6 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from symscale.algebra.errors import SymscaleError
-from symscale.algebra.symbols import B, T, imbalance
 from symscale.parallel.strategy import Strategy, strategy
 from symscale.parallel.techniques import OPTIONS
 
@@ -59,8 +58,8 @@ class Remedy:
 def remedy(result: StepResult) -> Remedy | None:
     """The fewest changes that make a step fit; of several, the one with the fastest step.
 
-    Changes that need no further chip come first; then one mesh axis is doubled. None if nothing of
-    this is enough.
+    One or two changes that need no further chip come first; then one mesh axis is doubled; then
+    three changes. None if nothing of this is enough.
 
     >>> from symscale.studies.training import training
     >>> tight = training("llama-3-8b", "dp").at("tpu-v5p", B=2**20, X=64)
@@ -96,7 +95,7 @@ def _sort(change: Change) -> str:
 def _changes(result: StepResult) -> Iterator[Change]:
     """What can be changed on the same chips."""
     used = result.step.strategy.techniques
-    place = _POLICIES.index(used.remat) if used.remat in _POLICIES else len(_POLICIES)
+    place = _POLICIES.index(used.remat) if used.remat in _POLICIES else len(_POLICIES) - 2
     for policy in _POLICIES[place + 1 :]:
         yield Change(f"compute again (remat {policy})", (("remat", policy),))
     yield from _splits(result.step)
@@ -128,23 +127,19 @@ def _growth(result: StepResult) -> Iterator[Change]:
 
 def _made(result: StepResult, changes: tuple[Change, ...]) -> StepResult | None:
     """The step with changes; None where it cannot be so, or still does not fit."""
-    step, mesh = result.step, dict(result.mesh)
+    mesh: dict[str, int] = {}
     options: dict[str, Any] = {}
     for change in changes:
         options.update(change.options)
         if change.doubled is not None:
-            mesh[change.doubled] *= 2
+            mesh[change.doubled] = 2 * result.mesh[change.doubled]
+    count = options.get("microbatches")
+    given = {**mesh, **({"m": count} if count is not None and "m" in result.asked else {})}
     try:
-        chosen = step.strategy
+        chosen = result.step.strategy
         for change in changes:
             chosen = chosen if change.split is None else _otherwise_split(chosen, *change.split)
-        changed = step.changed(chosen.using(**options) if options else chosen)
-        made = changed.at(
-            result.chip,
-            overlap=result.overlap,
-            efficiency=dict(step.efficiency),
-            **_numbers(result, mesh),
-        )
+        made = result.again(chosen.using(**options) if options else chosen, **given)
         # A rate that the chip does not state (PCIe, say) shows when the step is timed.
         return made if made.fits and made.time else None
     except SymscaleError:
@@ -153,16 +148,11 @@ def _made(result: StepResult, changes: tuple[Change, ...]) -> StepResult | None:
 
 def _otherwise_split(chosen: Strategy, before: str, after: str) -> Strategy:
     """The strategy with another data part, all else as it was."""
-    name = "+".join(after if word == before else word for word in chosen.name.split("+"))
+    names = [part.name for part in chosen.parts]
+    name = "+".join(after if one == before else one for one in names)
     used = {option: getattr(chosen.techniques, option) for option in OPTIONS}
     pipe = chosen.pipeline
     if pipe is not None:
         chunks = pipe.schedule.v if pipe.schedule.recipe.chunked else None
         used |= {"schedule": pipe.schedule.name, "chunks": chunks, "ends": pipe.ends}
     return strategy(name, **chosen.axes, **used)
-
-
-def _numbers(result: StepResult, mesh: dict[str, int]) -> dict[str, Any]:
-    """Batch, sequence, imbalance and mesh, as they were but for the axes that grew."""
-    kept = {s.name: value for s, value in result.values.items() if s in (B, T, imbalance)}
-    return {**kept, **mesh}

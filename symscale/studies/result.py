@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from symscale.studies.notes import notes
 from symscale.studies.stage import Held
 
 if TYPE_CHECKING:
+    from symscale.parallel.strategy import Strategy
     from symscale.studies.remedy import Remedy
     from symscale.studies.training import TrainingStep
 
@@ -37,6 +38,16 @@ class StepResult:
     values: Mapping[Symbol, Expr]
     overlap: Overlap = "full"
     placement: Placement | None = None
+    asked: Mapping[str, Any] = field(default_factory=dict)
+
+    def again(self, strategy: Strategy | None = None, **changes: Any) -> StepResult:
+        """The same step on the same chip, asked for as it was but for these changes.
+
+        Raises:
+            SymscaleError: as :meth:`TrainingStep.at`.
+        """
+        step = self.step.changed(strategy or self.step.strategy)
+        return step.at(self.chip, **{**self.asked, **changes})
 
     def seconds(self, expr: Expr) -> float:
         """An expression of the step in numbers."""

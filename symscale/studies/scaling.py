@@ -67,7 +67,7 @@ class Bend:
         )
         return (
             f"Up to {int(self.chips):,} chips arithmetic hides everything; beyond them {cause}"
-            f"{what}, and tokens a second no longer grow with the chips."
+            f"{what}, and a step no longer gets faster in step with the chips."
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -241,13 +241,14 @@ def strong_scaling(
 
     Raises:
         StrategyError: for an axis that the strategy does not have, or that cuts its pipeline.
-        ShardingError, HardwareError: when no size of the axis works; the message is the last one's.
+        ShardingError, HardwareError, StrategyError: when no size of the axis works; the message is
+            the last one's.
 
     >>> from symscale.studies.training import training
     >>> curve = strong_scaling(training("llama-3-70b", "fsdp"), "tpu-v5p", B=2**21)
     >>> curve.bend.words
     'Up to 2,... chips arithmetic hides everything; beyond them the forward pass waits for the \
-links of mesh axis X, and tokens a second no longer grow with the chips.'
+links of mesh axis X, and a step no longer gets faster in step with the chips.'
     """
     name = _grown(step, grow)
     found = find_chip(chip)
@@ -256,7 +257,7 @@ links of mesh axis X, and tokens a second no longer grow with the chips.'
     for size in _sizes(step, found, name, sizes, numbers):
         try:
             results.append(step.at(found, **{**numbers, name: size}))
-        except (ShardingError, HardwareError) as error:
+        except (ShardingError, HardwareError, StrategyError) as error:
             wrong = error
     if not results:
         raise wrong or StrategyError(f"no size of mesh axis {name} to try")
@@ -273,19 +274,13 @@ def scaling_of(result: StepResult) -> Scaling:
     mesh = result.mesh
     name = _grown(result.step, None)
     sizes = [mesh[name] * 2**i // 8 for i in range(7) if (mesh[name] * 2**i) % 8 == 0]
-    others = {one: size for one, size in mesh.items() if one != name}
-    placed = result.placement
-    order = ",".join(placed.order) if placed is not None and others else None
-    return strong_scaling(
-        result.step, result.chip, name, sizes, layout=order, **others, **given_of(result)
-    )
+    given = {key: value for key, value in result.asked.items() if key != name}
+    return strong_scaling(result.step, result.chip, name, sizes, **given)
 
 
 def given_of(result: StepResult) -> dict[str, Any]:
     """What a step was given besides its mesh and its place."""
-    named = {symbol.name: value for symbol, value in result.values.items()}
-    kept = {name: named[name] for name in ("B", "T", "imbalance") if name in named}
-    return {**kept, "overlap": result.overlap, "efficiency": result.step.efficiency}
+    return {k: v for k, v in result.asked.items() if k not in (*result.mesh, "layout")}
 
 
 def _grown(step: TrainingStep, grow: str | None) -> str:

@@ -8,6 +8,7 @@ from functools import cached_property
 from symscale.algebra.links import Network
 from symscale.algebra.time import Time
 from symscale.models.decoder import LayerKind
+from symscale.models.scores import Causal, masked
 from symscale.parallel.techniques import Remat
 from symscale.programs.phase import Compute, Phase, Step
 from symscale.programs.sharded import ShardedProgram
@@ -25,21 +26,33 @@ class Share:
     kind: LayerKind
     sharded: ShardedProgram
     remat: Remat = "none"
+    causal: Causal = False
+
+    def _masked(self, phase: Phase) -> Phase:
+        """A pass in which a query meets the keys that its window (and a causal mask) leaves."""
+        return masked(phase, self.kind, self.causal)
 
     @cached_property
     def again(self) -> Phase:
         """The part of the forward pass that is repeated."""
-        return recomputed(self.sharded, self.remat)
+        return self._masked(recomputed(self.sharded, self.remat))
 
-    @property
+    @cached_property
     def forward(self) -> tuple[Phase, ...]:
         """The phases of the forward pass."""
-        return (self.sharded.forward,)
+        return (self._masked(self.sharded.forward),)
 
-    @property
+    @cached_property
     def backward(self) -> tuple[Phase, ...]:
         """The phases of the backward pass: what is computed again, then gradients."""
-        return (self.again, self.sharded.backward) if self.again.steps else (self.sharded.backward,)
+        made = self._masked(self.sharded.backward)
+        return (self.again, made) if self.again.steps else (made,)
+
+    @property
+    def whole(self) -> tuple[Phase, ...]:
+        """Forward and backward of the unsharded layer, nothing computed again."""
+        every = self.kind.program.shard()
+        return self._masked(every.forward), self._masked(every.backward)
 
     @property
     def update(self) -> tuple[Phase, ...]:
@@ -56,7 +69,7 @@ class Share:
 
         A pipeline schedule may put the second off.
         """
-        inputs, weights = split_backward(self.sharded)
+        inputs, weights = map(self._masked, split_backward(self.sharded))
         return ((self.again, inputs) if self.again.steps else (inputs,)), (weights,)
 
 

@@ -92,15 +92,15 @@ class StageMemory:
         else:
             made = made.scale(pipeline.schedule.in_flight(0), _FLOWING) + self.embedding
             made = made.scale(pipeline.schedule.recipe.weights, ("parameters", "gradients"))
-        return made.without(self.offloaded)
+        ends = [self.embedding] if pipeline else [self.embedding, self.head]
+        widest = _widest([one["buffers"] for one in (*(m for _, m in self.kinds), *ends)])
+        return Memory(MappingProxyType({**made.by_kind, "buffers": widest})).without(self.offloaded)
 
     def _layers(self, devices: Expr) -> Memory:
         total = Memory(MappingProxyType({}))
         for count, each in self.kinds:
-            total = total + each.without(("buffers",)).scale(count / devices)
-        buffers = {each["buffers"] for _, each in self.kinds}
-        widest = buffers.pop() if len(buffers) == 1 else Maximum(*buffers)
-        return Memory(MappingProxyType({**total.by_kind, "buffers": widest}))
+            total = total + each.scale(count / devices)
+        return total
 
     def peak(self, values: Mapping[Symbol, Expr]) -> Held:
         """The device that holds most, with numbers."""
@@ -158,23 +158,29 @@ class StageMemory:
         out = {}
         for kind in KINDS:
             amounts = [each[self.order[layer]][kind] for layer in held]
-            total = _widest(amounts) if kind == "buffers" else Add(*amounts)
-            total *= flight if kind in _FLOWING else 1
-            total /= copies if kind == "optimizer" else 1
-            out[kind] = total + self._of_ends(kind, device, values, ends)
+            beside = self._of_ends(kind, device, values, ends)
+            if kind == "buffers":
+                out[kind] = _widest([*amounts, *beside])
+                continue
+            # Of two copies of a stage each has half of what flows, and of the optimizer's state.
+            total = Add(*amounts) / (copies if kind in ("optimizer", *_FLOWING) else 1)
+            out[kind] = total * (flight if kind in _FLOWING else 1) + Add(*beside)
         return {kind: S.Zero if kind in self.offloaded else size for kind, size in out.items()}
 
     def _of_ends(
         self, kind: str, device: int, values: Mapping[Symbol, Expr], ends: list[dict[str, Expr]]
-    ) -> Expr:
+    ) -> tuple[Expr, ...]:
         """What the embedding and the head add on the devices of the first and the last stage."""
         pipeline, count = self.strategy.pipeline, self._devices(values)
         stages = (0,) if pipeline is None else pipeline.stages_of(device, count)
         last = 0 if pipeline is None else count * int(pipeline.schedule.pieces) - 1
+        flight = S.One if pipeline is None else pipeline.schedule.recipe.behind(pipeline.schedule.m)
         embedding, head, common = ends
-        total = embedding[kind] if 0 in stages else S.Zero
-        total += head[kind] if last in stages else S.Zero
-        return total - common[kind] if 0 in stages and last in stages else total
+        found = [embedding[kind]] if 0 in stages else []
+        if last in stages:
+            found.append(head[kind] * (flight if kind in ("activations", "logits") else 1))
+        both = 0 in stages and last in stages
+        return (*found, -common[kind]) if both and kind != "buffers" else tuple(found)
 
     @property
     def on_host(self) -> Memory:

@@ -23,11 +23,12 @@ from symscale.hardware.networks import Fidelity, Trimmed
 from symscale.models.decoder import LayerKind
 from symscale.models.model import Model
 from symscale.models.model import model as find_model
+from symscale.models.scores import Causal, masked
 from symscale.parallel.strategy import Strategy
 from symscale.parallel.strategy import strategy as find_strategy
 from symscale.parallel.techniques import Remat
 from symscale.programs.phase import Phase
-from symscale.programs.program import Keep
+from symscale.programs.program import Keep, Program
 from symscale.programs.sharded import ShardedProgram
 from symscale.studies.efficiency import Efficiency
 from symscale.studies.memory import Memory
@@ -52,6 +53,7 @@ class TrainingStep:
     model: Model
     strategy: Strategy
     keep: Keep = "activations"
+    causal: Causal = False
     network: Network = IDEAL
     sized: bool = True
     efficiency: Efficiency = Efficiency()  # noqa: RUF009 - frozen
@@ -73,9 +75,12 @@ class TrainingStep:
     def shares(self) -> tuple[Share, ...]:
         """Each kind of layer under the strategy."""
         return tuple(
-            Share(kind, self.strategy.shard(kind.program, self.keep), self._remat(kind))
+            Share(kind, self._sharded(kind.program), self._remat(kind), self.causal)
             for kind in self._kinds
         )
+
+    def _sharded(self, program: Program) -> ShardedProgram:
+        return self.strategy.shard(program, self.keep)
 
     def _remat(self, kind: LayerKind) -> Remat:
         """The policy for a kind of layer: of the arrays to be saved by name, those it has."""
@@ -107,7 +112,7 @@ class TrainingStep:
     @cached_property
     def ends(self) -> ShardedProgram:
         """Embedding and head under the strategy."""
-        return self.strategy.shard(self.model.programs.ends, self.keep)
+        return self._sharded(self.model.programs.ends)
 
     @cached_property
     def pace(self) -> Pace:
@@ -155,7 +160,13 @@ class TrainingStep:
         """
         programs = self.model.stretched(1).programs
         layers = (
-            kind.count * Add(*(phase.time.math for phase in kind.program.shard().phases))
+            kind.count
+            * Add(
+                *(
+                    masked(phase, kind, self.causal).time.math
+                    for phase in kind.program.shard().phases
+                )
+            )
             for kind in programs.kinds
         )
         ends = sum((p.time.math for p in programs.ends.shard().phases), S.Zero)
@@ -235,7 +246,11 @@ class TrainingStep:
         laid = placed.layout.bindings
         values = bindings(found, self.model, laid, **given.numbers)
         check_plan(timed, values, given.mesh, chips)
-        return StepResult(timed, found, MappingProxyType(values), overlap, placed)
+        asked = {"overlap": overlap, "fidelity": fidelity, "layout": layout,
+                 "efficiency": efficiency, **numbers}  # fmt: skip
+        return StepResult(
+            timed, found, MappingProxyType(values), overlap, placed, MappingProxyType(asked)
+        )
 
     def check(self, values: Mapping[Symbol, Expr]) -> None:
         """Refuse numbers under which the step cannot be cut as the strategy says.
@@ -274,12 +289,14 @@ def training(
     keep: Keep = "activations",
     checkpoints: Any = None,
     capacity: Expr | float = 1,
+    causal: Causal = False,
     **options: Any,
 ) -> TrainingStep:
     """A training step, symbolic in batch, sequence, mesh axes and rates.
 
-    Attention scores are counted in full (no causal halving), nothing is recomputed unless a policy
-    of rematerialisation says so, and work of the vector unit takes no time of its own.
+    Attention's scores are counted for all keys that a layer's window holds (no causal halving
+    unless asked for), nothing is recomputed unless a policy of rematerialisation says so, and work
+    of the vector unit takes no time of its own.
 
     Args:
         model: a name of the zoo, a ``config.json``, a mapping of its keys, or a model.
@@ -288,6 +305,8 @@ def training(
         checkpoints: another name of the option ``remat``; ``"all"`` saves what is read.
         capacity: how many times their even share of tokens experts work on: a capacity factor, the
             load ``imbalance`` of the hottest rank (a symbol or a number), or their product.
+        causal: how a causal mask is counted (see :func:`mean_keys`); on devices that share a
+            sequence as if they had equal parts of the mask.
         options: what :func:`strategy` takes besides axes: ``schedule``, ``microbatches``,
             ``remat``, ``optimizer``, ``gradients``, ``reduce``, ``offload``.
 
@@ -296,5 +315,25 @@ def training(
     """
     given = {"remat": checkpoints, **options}
     chosen = {name: value for name, value in given.items() if value is not None}
-    found = find_model(model).stretched(capacity)
-    return TrainingStep(found, find_strategy(strategy, **chosen), keep)
+    found = find_model(model)
+    made = find_strategy(strategy, **chosen)
+    return TrainingStep(_stretched(found, capacity), made, keep, causal)
+
+
+def _stretched(found: Model, capacity: Expr | float) -> Model:
+    """The model with its experts' slots stretched.
+
+    Raises:
+        ModelError: for a model without experts, or less than an even share.
+    """
+    made = found.stretched(capacity)
+    if made.capacity == 1:
+        return made
+    if not found.params.sparse:
+        raise ModelError(f"{found.name} has no experts whose slots a capacity could stretch")
+    if made.capacity.is_number and made.capacity < 1:
+        raise ModelError(
+            f"capacity (times imbalance) = {capacity}: the hottest rank has at least the mean; 1 "
+            "or more is wanted"
+        )
+    return made

@@ -323,8 +323,11 @@ def test_axes_of_a_made_strategy_are_not_changed_in_silence() -> None:
 
 
 def test_an_axis_cannot_bear_the_name_of_a_size() -> None:
+    for name in ("B", "L", "m", "n"):
+        with pytest.raises(StrategyError, match=f"mesh axis '{name}' is the symbol of"):
+            strategy("fsdp", data=(name,))
     with pytest.raises(NotationError, match="mesh axis 'B'"):
-        LAYER.shard(strategy("fsdp", data="B"))
+        LAYER.shard("In[B_B, D]")
 
 
 def test_results_show_themselves() -> None:

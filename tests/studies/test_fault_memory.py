@@ -130,12 +130,12 @@ def test_uneven_stages_go_at_the_pace_of_the_slowest() -> None:
 
 
 def test_the_stage_that_holds_most_is_counted() -> None:
-    """33 places on 8 stages: five on the first, not four and an eighth."""
-    made = training(LLAMA, "dp+pp", microbatches=8, ends=(0, 1))
-    result = made.at("h100", B=8 * 8192, X=1, P=8, T=8192)
+    """32 layers on 6 stages: six on each of the last two, not five and a third."""
+    made = training(LLAMA, "dp+pp", microbatches=8, ends=(0, 0))
+    result = made.at("h100", B=8 * 8192, X=1, P=6, T=8192)
     layer = (LLAMA.params.count - 2 * 128256 * 4096 - 4096) // 32
-    assert result.held.device == 0
-    assert result.memory["parameters"] == 2 * (5 * layer + 128256 * 4096)
+    held = made.stage_memory.devices(result.values)
+    assert [one.by_kind["parameters"] for one in held[1:5]] == [2 * n * layer for n in (5, 5, 5, 6)]
 
 
 def test_the_layer_at_work_is_whole_on_every_device() -> None:
@@ -144,7 +144,8 @@ def test_the_layer_at_work_is_whole_on_every_device() -> None:
     made = training(LLAMA, "fsdp", optimizer="adam+master", gradients="f32")
     share = made.shares[0].sharded.program.parameters.subs(LLAMA)
     unreduced = 2
-    buffers = made.memory["buffers"].subs(LLAMA) / share - unreduced
+    _, layer = made.stage_memory.kinds[0]
+    buffers = layer["buffers"].subs(LLAMA) / share - unreduced
     totals = []
     for ranks, wanted in zip(case["gpus"], right("ME-19")["GB"], strict=True):
         each = states(made).subs(X, ranks) * case["params"]

@@ -15,6 +15,7 @@ from symscale.parallel.schedules.lookup import schedule
 from symscale.parallel.strategy import Strategy, strategy
 from symscale.programs.program import Program, program
 from symscale.studies.memory import Memory, layer_memory
+from symscale.studies.saved import recomputed
 from symscale.studies.share import Share
 from tests.algebra.equality import assert_same
 
@@ -163,8 +164,7 @@ def test_output_tensors_in_flight() -> None:
 def test_full_recomputation_repeats_a_third() -> None:
     row = ROWS["korth/tab4/full_bound"]
     made = strategy("dp").shard(LAYER)
-    kind: Any = SimpleNamespace(program=LAYER, count=L)
-    again = Share(kind, made, "block").again.flops
+    again = recomputed(made, "block").flops
     last = LAYER.ops[-3].output.name
     assert last == "Mlp0"
     # The last product need not be repeated: its result is not read.

@@ -136,6 +136,7 @@ GPIPE = Recipe(
     pieces=_one,
     visits=_one,
     hops=lambda sizes: 2 * (sizes[0] - 1),
+    behind=lambda m: m,
     uneven=True,
 )
 

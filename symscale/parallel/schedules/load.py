@@ -68,3 +68,29 @@ class Load:
             "first": str(self.first),
             "last": str(self.last),
         }
+
+
+@dataclass(frozen=True)
+class Factors:
+    """Stages of unequal work by what they come to, over an equal share of the layers.
+
+    ``slow`` is the slowest stage, ``even`` the mean of all.
+    """
+
+    slow: Expr
+    even: Expr
+    layers: Expr | None = None
+    first: Expr = S.Zero
+    last: Expr = S.Zero
+
+    def slowest(self, stages: Expr) -> Expr:
+        """The most that a stage has to do."""
+        return self.slow
+
+    def mean(self) -> Expr:
+        """All work over that of the layers alone."""
+        return self.even
+
+    def to_dict(self) -> dict[str, Any]:
+        """The factors as text."""
+        return {"slowest": str(self.slow), "mean": str(self.even)}

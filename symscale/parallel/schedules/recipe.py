@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sympy import Expr
+from sympy import Expr, S
 
 from symscale.parallel.schedules.path import Leg, Walk
 from symscale.parallel.schedules.work import Order
@@ -31,8 +31,10 @@ class Recipe:
     device (the one that gains most, where some of it is overlapped). ``in_flight`` takes sizes and
     a stage's number. ``pieces`` is the number of chunks into which one device's share of the layers
     is cut, ``visits`` how often a microbatch comes to a device, ``turns`` how often it stays there
-    from one stage to the next. ``weights`` is the number of copies of its share that each device
-    holds. Without ``barrier`` a device begins its next step while others are in this one.
+    from one stage to the next. ``behind`` is how many of m microbatches have left the last stage
+    and wait for their backward pass there: what the head keeps. ``weights`` is the number of copies
+    of its share that each device holds. Without ``barrier`` a device begins its next step while
+    others are in this one.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Recipe:
     pieces: Callable[[Expr], Expr]
     visits: Callable[[Expr], Expr]
     hops: Callable[[Sizes], Expr] | None = None
+    behind: Callable[[Expr], Expr] = lambda m: S.One
     rules: tuple[Rule, ...] = ()
     turns: int = 0
     weights: int = 1

@@ -16,7 +16,7 @@ from symscale.algebra.errors import StrategyError
 from symscale.algebra.maximum import Maximum
 from symscale.algebra.printing import to_plain
 from symscale.algebra.symbols import to_latex
-from symscale.parallel.schedules.load import Load
+from symscale.parallel.schedules.load import Factors, Load
 from symscale.parallel.schedules.path import Counted, Walk, largest, ratio
 from symscale.parallel.schedules.recipe import Recipe, Sizes
 from symscale.parallel.schedules.timeline import Block, Durations, play
@@ -72,7 +72,7 @@ class Schedule:
     m: Expr
     v: Expr
     times: Times
-    load: Load
+    load: Load | Factors
 
     @property
     def name(self) -> str:
