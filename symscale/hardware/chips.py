@@ -85,6 +85,8 @@ def chip(name: str | PathLike[str] | Chip, edition: str | None = None) -> Chip:
     >>> (C / W_hbm).subs(chip("tpu-v5e", edition="book-2025"))
     19700/81
     """
+    if not isinstance(name, str | PathLike | Chip):
+        raise HardwareError(f"chip {name!r}: a name is wanted, a file, or a chip")
     found = name if isinstance(name, Chip) else _find(fspath(name))
     if edition is None:
         return found

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sympy import Expr
 
+from symscale.algebra.errors import StrategyError
 from symscale.parallel.schedules.lookup import NAMES, schedule
 from symscale.parallel.schedules.schedule import Schedule
 
@@ -90,3 +93,21 @@ def test_uneven_stages_never_help(name: str, p: int, more: int, first: int, last
     assert loaded.step >= even.step
     assert loaded.step >= loaded.ideal
     assert Fraction(str(loaded.ideal)) == Fraction(2 * p * 3) * (1 + Fraction(first + last, layers))
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (lambda made: made.in_flight(99), "stage 99 is none of 0 to 3"),
+        (lambda made: made.in_flight("a"), "stage 'a' is no number"),
+        (lambda made: made.timeline(forward=-1), "duration -1; above zero is wanted"),
+        (lambda made: made.timeline(forward=float("nan")), "above zero is wanted"),
+        (lambda made: made.timeline(latency=-1), "latency -1; zero or more is wanted"),
+        (lambda made: made.timeline(scale=[1]), "1 scales for 4 stages"),
+        (lambda made: made.at(p=[4]), "is not a number"),
+        (lambda made: made.at(m=None), "is not a number"),
+    ],
+)
+def test_questions_that_make_no_sense(ask: Callable[[Schedule], object], said: str) -> None:
+    with pytest.raises(StrategyError, match=said):
+        ask(schedule("1f1b", p=4, m=8))

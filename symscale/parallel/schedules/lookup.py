@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
 
@@ -86,7 +87,7 @@ def _recipe(name: str) -> Recipe:
 
 
 def _expression(recipe: Recipe, key: str, value: Any) -> Expr:
-    if isinstance(value, str | bool):
+    if isinstance(value, bool) or not isinstance(value, int | float | Fraction | Expr):
         raise StrategyError(f"schedule {recipe.name!r}: {key} = {value!r} is not a number")
     made = sympify(value, strict=True, rational=True)
     s.check_known(made)

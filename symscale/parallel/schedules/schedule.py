@@ -160,11 +160,21 @@ class Schedule:
     def in_flight(self, stage: Expr | int = 0) -> Expr:
         """The most microbatches whose activations one stage (counted from 0) holds at a time.
 
+        Raises:
+            StrategyError: for a stage that there is not.
+
         >>> from symscale.parallel.schedules.lookup import schedule
         >>> schedule("1f1b", p=4, m=8).in_flight(1)
         3
         """
-        return self.recipe.in_flight(self.sizes, sympify(stage, strict=True)) / self.pieces
+        if not isinstance(stage, int | Expr):
+            raise StrategyError(f"schedule {self.name!r}: stage {stage!r} is no number")
+        made = sympify(stage, strict=True)
+        if made.is_number and self.p.is_number and not 0 <= made < self.p:
+            raise StrategyError(
+                f"schedule {self.name!r}: stage {stage} is none of 0 to {self.p - 1}"
+            )
+        return self.recipe.in_flight(self.sizes, made) / self.pieces
 
     @property
     def peak_layers(self) -> Expr:
@@ -271,15 +281,30 @@ class Schedule:
         """
         sizes = self._numbers(p, m, v)
         share = Fraction(1, int(self.recipe.pieces(sympify(sizes[2], strict=True))))
-        f, b, w = Fraction(forward), Fraction(backward), Fraction(weights)
-        both = f + b + w if pair is None else Fraction(pair)
+        f, b, w = (self._fraction("duration", one, 1) for one in (forward, backward, weights))
+        both = f + b + w if pair is None else self._fraction("pair", pair, 1)
         times = {"F": f, "B": b, "W": w, "BW": b + w, "FB": both}
+        stages = int(sizes[0] / share)
+        scales = tuple(self._fraction("scale", one, 1) for one in scale)
+        if scales and len(scales) != stages:
+            raise StrategyError(f"schedule {self.name!r}: {len(scales)} scales for {stages} stages")
         played = Durations(
             {kind: time * share for kind, time in times.items()},
-            Fraction(latency),
-            tuple(map(Fraction, scale)),
+            self._fraction("latency", latency, 0),
+            scales,
         )
-        return play(self.recipe.order(*sizes), int(sizes[0] / share), played)
+        return play(self.recipe.order(*sizes), stages, played)
+
+    def _fraction(self, what: str, value: Any, least: int) -> Fraction:
+        """An exact number above zero (``least`` 1), or not below it."""
+        try:
+            made = Fraction(value)
+        except (TypeError, ValueError, OverflowError):
+            made = Fraction(-1)
+        if made < 0 or (least and not made):
+            need = "above zero" if least else "zero or more"
+            raise StrategyError(f"schedule {self.name!r}: {what} {value!r}; {need} is wanted")
+        return made
 
     @cached_property
     def derivation(self) -> Derivation:
