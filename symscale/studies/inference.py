@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from math import prod
 from os import PathLike
 from types import MappingProxyType
 from typing import Any
@@ -153,6 +154,11 @@ class Inference:
         )
         return found.put(self.model) if self.sized else found
 
+    def rows_cut(self, mesh: Mapping[str, int]) -> int:
+        """Over how many ways sequences are dealt out, on a mesh of these sizes."""
+        dealt = prod(mesh.get(name, 1) for name in self.layout.batch)
+        return max(self.memory.ways(mesh), dealt)
+
     def time(
         self, method: Method = "per-op", overlap: Overlap = "full", on_chip: bool = True
     ) -> Expr:
@@ -164,6 +170,10 @@ class Inference:
         True
         """
         return self.step.seconds(self.network, method, overlap, on_chip)
+
+    def with_cache(self, cut: CacheCut) -> Inference:
+        """The same with the cache cut so, whatever the numbers."""
+        return replace(self, layout=replace(self.layout, cache=cut), chosen=True)
 
     def put_on(self, network: Network, layout: ServingLayout) -> Inference:
         """The same on a chip's network, under a layout."""

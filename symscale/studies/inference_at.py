@@ -27,7 +27,7 @@ from symscale.hardware.figure import RATES, MissingFigure
 from symscale.hardware.networks import Fidelity
 from symscale.hardware.placement import Placement
 from symscale.studies.inference_kernels import Method
-from symscale.studies.inference_layout import CacheCut, ServingLayout
+from symscale.studies.inference_layout import CacheCut
 from symscale.studies.inference_mesh import heads_of, meshes
 from symscale.studies.inference_result import InferenceResult
 
@@ -55,6 +55,10 @@ def inference_result(
     **numbers: Any,
 ) -> InferenceResult:
     """A step of generation on a chip: of the meshes that its chips can have, the fastest that fits.
+
+    If none fits, it is the one with room for most. Where ways are left beyond the key/value heads,
+    the cache is repeated or dealt out by sequences, whichever is better; a batch that ways do not
+    divide is padded, as the chip with most rows sets the pace.
 
     Args:
         study: what serves.
@@ -98,38 +102,43 @@ class _Asked:
     asked: Mapping[str, Any]
 
     def best(self) -> InferenceResult:
-        """The fastest mesh that fits; the fastest at all if none does."""
-        asked = self.asked
-        batch, replicas = asked["batch"], asked["replicas"]
+        """The fastest mesh that fits; if none does, the fastest of those with room for most."""
+        asked, study = self.asked, self.study
         numbers = {name: asked[name] for name in asked if name not in _OWN}
-        _check(self.study, numbers, batch=batch, replicas=replicas, block=asked["block"])
-        if asked["activations"] not in ("on chip", "hbm"):
-            raise SymbolError(f"activations {asked['activations']!r} is none of 'on chip', 'hbm'")
-        if batch % replicas:
-            raise SymbolError(f"a batch of {batch} is not shared evenly by {replicas} replicas")
+        _check_names(study, numbers)
+        batch, replicas, _ = (whole(asked[name], name) for name in ("batch", "replicas", "block"))
+        _check_flags(asked)
+        _check_replicas(batch, replicas)
         self.check_rates(numbers)
-        length = _context(self.study, asked["context"], asked["beyond"])
-        found = _meshes(self.study, asked["chips"], replicas, numbers)
-        options = _that_work(self.option(mesh, length, numbers) for mesh in found)
-        return min(options, key=lambda made: (not made.fits, made.step_time))
+        length = _context(study, asked["context"], asked["beyond"])
+        found = _meshes(study, asked["chips"], replicas, numbers)
+        options = (
+            self.option(mesh, cut, length, numbers)
+            for mesh in found
+            for cut in cache_cuts(study, mesh)
+        )
+        made = _that_work(options)
+        chosen = min(made, key=_badness)
+        return replace(chosen, rivals=tuple(one for one in made if one is not chosen))
 
     def option(
-        self, mesh: dict[str, int], length: int, numbers: Mapping[str, Any]
+        self, mesh: dict[str, int], cut: CacheCut, length: int, numbers: Mapping[str, Any]
     ) -> Callable[[], InferenceResult]:
         """A mesh's result, to be made when it is asked for."""
         asked = self.asked
-        batch = asked["batch"] // asked["replicas"]
+        batch, replicas = int(asked["batch"]), int(asked["replicas"])
 
         def made() -> InferenceResult:
-            placed = _placed(
-                self.study, self.chip, mesh, batch, asked["fidelity"], asked["layout"], numbers
+            study, values, place = _placed(
+                self.study, self.chip, mesh, cut, asked["fidelity"], asked["layout"], numbers
             )
-            study, values, place = placed
-            values[B], values[S] = exact(batch, "batch"), exact(length, "context")
+            values[B] = exact(padded(batch // replicas, study.rows_cut(mesh)), "batch")
+            values[S] = exact(length, "context")
             return InferenceResult(
                 study, self.chip, MappingProxyType(mesh), MappingProxyType(values),
-                asked["batch"], length, asked["replicas"], asked["method"], asked["overlap"],
-                asked["activations"] == "on chip", int(asked["block"]), self.usable(), place,
+                batch, length, replicas, asked["method"], asked["overlap"],
+                asked["activations"] == "on chip", int(asked["block"]),
+                usable_bytes(self.chip, asked["share"], asked["buffers"]), place,
                 self.study, asked,
             )  # fmt: skip
 
@@ -144,15 +153,57 @@ class _Asked:
             if name not in numbers:
                 self.chip.figure(name)
 
-    def usable(self) -> int:
-        """Bytes of a chip that may be filled."""
-        share, buffers = self.asked["share"], self.asked["buffers"]
-        if not 0 < exact(share, "share") <= 1:
-            raise SymbolError(f"share = {share}: above 0 and at most 1 is wanted")
-        left = floor(exact(share, "share") * self.chip.hbm_bytes) - buffers
-        if buffers < 0 or left <= 0:
-            raise SymbolError(f"buffers of {buffers} bytes on a chip of {self.chip.hbm_bytes}")
-        return int(left)
+
+def _badness(made: InferenceResult) -> tuple[int, float]:
+    """What is better comes first: what fits, by its time; then what has room for more."""
+    return (0 if made.fits else 1 + _ROOMIEST - made.largest_on_mesh, made.step_time)
+
+
+#: Above any batch that fits a mesh.
+_ROOMIEST = 10**30
+
+
+def padded(batch: int, ways: int) -> int:
+    """The batch filled up to what ways divide: the most rows that one of them has, on all.
+
+    >>> padded(103, 2), padded(104, 2)
+    (104, 104)
+    """
+    return -(-batch // ways) * ways
+
+
+def usable_bytes(chip: Chip, share: Any = 1.0, buffers: Any = 0) -> int:
+    """Bytes of a chip's HBM that may be filled: a share of it, buffers set aside.
+
+    Raises:
+        SymbolError: for a share not in (0, 1], or buffers that leave nothing.
+    """
+    part = exact(share, "share")
+    if part > 1:
+        raise SymbolError(f"share = {share}: above 0 and at most 1 is wanted")
+    room = int(floor(part * chip.hbm_bytes))
+    aside = 0 if type(buffers) is int and buffers == 0 else whole(buffers, "buffers")
+    if aside >= room:
+        raise SymbolError(
+            f"buffers of {aside} bytes: {room} bytes of a chip may be filled, so that "
+            f"{max(0, room - 1)} is the most"
+        )
+    return room - aside
+
+
+def whole(value: Any, name: str) -> int:
+    """A whole number above zero.
+
+    Raises:
+        SymbolError: for anything else.
+
+    >>> whole(8.0, "chips")
+    8
+    """
+    found = exact(value, name)
+    if not found.is_integer:
+        raise SymbolError(f"{name} = {value}: a whole number is wanted")
+    return int(found)
 
 
 #: The numbers of a question that are not a mesh's or a chip's.
@@ -186,10 +237,7 @@ def _that_work(
     return tuple(found)
 
 
-def _check(study: Inference, numbers: Mapping[str, Any], **counts: Any) -> None:
-    for name, value in counts.items():
-        if not exact(value, name).is_integer:
-            raise SymbolError(f"{name} = {value}: a whole number is wanted")
+def _check_names(study: Inference, numbers: Mapping[str, Any]) -> None:
     axes = ("X", "Y", "Z")
     known = {*axes, *(links(name).name for name in axes), *RATES}
     for name in sorted(set(numbers) - known):
@@ -199,19 +247,35 @@ def _check(study: Inference, numbers: Mapping[str, Any], **counts: Any) -> None:
         )
 
 
+def _check_flags(asked: Mapping[str, Any]) -> None:
+    if asked["activations"] not in ("on chip", "hbm"):
+        raise SymbolError(f"activations {asked['activations']!r} is none of 'on chip', 'hbm'")
+    if not isinstance(asked["beyond"], bool):
+        raise SymbolError(f"beyond = {asked['beyond']!r}: True or False is wanted")
+
+
+def _check_replicas(batch: int, replicas: int) -> None:
+    """Refuse replicas that do not share the batch evenly."""
+    if batch % replicas:
+        fewer = next(count for count in range(min(replicas, batch), 0, -1) if batch % count == 0)
+        raise SymbolError(
+            f"a batch of {batch} is not shared evenly by {replicas} replicas; {fewer} is the "
+            f"largest number below that shares it, {padded(batch, replicas)} the next batch that "
+            f"{replicas} share"
+        )
+
+
 def _context(study: Inference, context: int | None, beyond: bool) -> int:
     longest = study.model.context
     if context is None and longest is None:
         raise SymbolError(f"{study.model.name} names no context length; give context=...")
-    chosen = exact(longest if context is None else context, "context")
-    if not chosen.is_integer:
-        raise SymbolError(f"context = {context}: a whole number is wanted")
+    chosen = whole(longest if context is None else context, "context")
     if longest is not None and chosen > longest and not beyond:
         raise ModelError(
             f"context {chosen}: {study.model.name} is made for sequences of at most {longest} "
             "tokens (beyond=True or --beyond counts longer ones)"
         )
-    return int(chosen)
+    return chosen
 
 
 def _meshes(
@@ -234,16 +298,21 @@ def _meshes(
         return (mesh,)
     if chips is None:
         raise SymbolError("no number of chips; give chips=..., or mesh axes")
-    if exact(chips, "chips") % replicas:
-        raise SymbolError(f"{chips} chips are not shared evenly by {replicas} replicas")
-    return meshes(study, chips // replicas)
+    every = whole(chips, "chips")
+    if every % replicas:
+        fewer = next(n for n in range(min(replicas, every), 0, -1) if every % n == 0)
+        raise SymbolError(
+            f"{chips} chips are not shared evenly by {replicas} replicas; {fewer} is the largest "
+            "number below that shares them"
+        )
+    return meshes(study, every // replicas)
 
 
 def _placed(
     study: Inference,
     chip: Chip,
     mesh: dict[str, int],
-    batch: int,
+    cache: CacheCut,
     fidelity: Fidelity,
     layout: str | None,
     numbers: Mapping[str, Any],
@@ -251,36 +320,28 @@ def _placed(
     """The study on a mesh of the chip's network, and all its numbers but batch and context."""
     live = tuple(name for name in study.layout.mesh_axes if mesh.get(name, 1) > 1)
     trivial = frozenset(study.layout.mesh_axes) - set(live)
-    own = {name: int(numbers[f"M_{name}"]) for name in live if f"M_{name}" in numbers}
+    given = {name: f"M_{name}" for name in live if f"M_{name}" in numbers}
+    own = {name: whole(numbers[link], link) for name, link in given.items()}
     sizes = {name: mesh[name] for name in live}
     place = chip.placement(live, sizes, own, layout) if live else None
-    cut = study.layout.without(trivial)
-    if not study.chosen:
-        cut = replace(cut, cache=_cache_cut(study, cut, mesh, batch))
+    cut = replace(study.layout.without(trivial), cache=cache)
     network = chip.network(live, fidelity, sizes, own, layout) if live else study.network
     laid = place.layout.bindings if place is not None else {}
     rest = {name: value for name, value in numbers.items() if name not in mesh}
     values = bindings(chip, study.model, laid, **sizes, **rest)
-    made = study.put_on(network, cut)
-    _check_batch(made, mesh, batch)
-    return made, values, place
+    return study.put_on(network, cut), values, place
 
 
-def _cache_cut(
-    study: Inference, layout: ServingLayout, mesh: Mapping[str, int], batch: int
-) -> CacheCut:
-    """The cache cut by batch where ways are left beyond its heads and divide the batch."""
+def cache_cuts(study: Inference, mesh: Mapping[str, int]) -> tuple[CacheCut, ...]:
+    """Where the cache may lie: by batch, too, where ways are left beyond its heads.
+
+    >>> from symscale.studies.inference import inference
+    >>> cache_cuts(inference("llama-3-70b"), {"Y": 8, "Z": 2})
+    ('heads', 'batch')
+    """
+    layout = study.layout
+    if study.chosen:
+        return (layout.cache,)
     dealt = layout.over if heads_of(study) else layout.tensor
-    ways = prod(mesh[name] for name in (*layout.rows, *dealt) if name not in layout.batch)
-    return "batch" if ways > 1 and batch % ways == 0 else "heads"
-
-
-def _check_batch(study: Inference, mesh: Mapping[str, int], batch: int) -> None:
-    """Refuse a batch that the ways do not divide that cut it."""
-    ways = max(study.memory.ways(mesh), prod(mesh[name] for name in study.layout.batch))
-    if batch % ways:
-        below = batch // ways * ways
-        hint = f"the largest that works below is {below}" if below else f"{ways} is the smallest"
-        raise ShardingError(
-            f"a batch of {batch} sequences is cut over {ways} ways, which do not divide it; {hint}"
-        )
+    beyond = (mesh.get(a, 1) for a in (*layout.rows, *dealt) if a not in layout.batch)
+    return ("heads", "batch") if prod(beyond) > 1 else ("heads",)

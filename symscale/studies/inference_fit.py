@@ -22,6 +22,7 @@ from symscale.models.storage import stored_bytes
 from symscale.solve.answer import Crossover
 from symscale.solve.crossover import crossover
 from symscale.studies.inference import BIASES, Inference
+from symscale.studies.inference_at import usable_bytes
 from symscale.studies.inference_memory import HBM_BYTES
 from symscale.studies.inference_mesh import dividing
 from symscale.studies.inference_result import InferenceResult
@@ -67,7 +68,7 @@ class Fit:
         study: what serves.
         chip: on which chip.
         weight_bytes: bytes of all weights, held once.
-        chips_for_weights: the fewest chips whose memory together holds them.
+        chips_for_weights: the fewest chips whose usable memory together holds them.
         result: a step on the fewest chips, of the sizes that can be had and divide the model, that
             hold weights, cache and a step's own arrays.
     """
@@ -234,7 +235,8 @@ def fit(
     """
     found = find_chip(chip)
     total = int(evaluate(whole_weights(study), study.model))
-    alone = max(1, int(ceiling(exact(total, "weights") / found.hbm_bytes)))
+    room = usable_bytes(found, numbers.get("share", 1.0), numbers.get("buffers", 0))
+    alone = max(1, int(ceiling(exact(total, "weights") / room)))
     best: InferenceResult | None = None
     last: Exception | None = None
     for count in takewhile(lambda size: size <= MOST, real_sizes(found)):
@@ -244,7 +246,7 @@ def fit(
         result, last = _tried(study, found, count, {"batch": batch, "context": context, **numbers})
         if result is not None and result.fits:
             return Fit(study, found, total, alone, result)
-        best = result or best
+        best = max(filter(None, (best, result)), key=lambda r: r.largest_batch, default=None)
     raise HardwareError(_too_large(study, found, batch, alone, best, last))
 
 
@@ -262,7 +264,7 @@ def _too_large(
         f"of {study.model.name} under {study.layout.name}"
     )
     if best is not None:
-        return f"{said}; {best.chips} chips, the most that divide it, hold {best.largest_batch}"
+        return f"{said}; {best.chips} chips hold {best.largest_batch}, the most of any number"
     why = f"the weights alone fill {alone}, and no such number divides the model's dims"
     return f"{said}: {last or why}"
 

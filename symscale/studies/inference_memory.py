@@ -8,9 +8,10 @@ from math import prod
 from types import MappingProxyType
 from typing import Any
 
-from sympy import Add, Expr, S, Symbol, cancel, ceiling, sympify
+from sympy import Add, Expr, Integer, S, Symbol, cancel, ceiling, sympify
 
 from symscale.algebra.maximum import Maximum
+from symscale.algebra.substitution import evaluate
 from symscale.algebra.symbols import B, quantity, to_latex
 from symscale.algebra.table import Table
 from symscale.arrays.array import Array
@@ -22,6 +23,10 @@ from symscale.studies.inference_program import Served
 
 #: Bytes of memory of one chip that may be used.
 HBM_BYTES = quantity("M_hbm", r"M_{\mathrm{hbm}}", "bytes of HBM of one chip", "byte")
+
+
+#: No batch is looked for above this.
+_MOST = 2**60
 
 
 @dataclass(frozen=True)
@@ -90,6 +95,27 @@ class ServingMemory(Mapping[str, Expr]):
         B
         """
         return crossover(self.total, HBM_BYTES, B)
+
+    def largest(self, room: Expr, step: int, values: Mapping[Symbol, Any]) -> int:
+        """The largest batch in so many bytes, a multiple of ``step``; 0 if there is none.
+
+        ``values`` are all numbers but the batch. Where the total is no line, it is found by halving
+        an interval: memory never falls with the batch.
+        """
+        total = evaluate(self.total, {**values, B: B})
+
+        def fits(times: int) -> bool:
+            return bool(total.xreplace({B: Integer(times * step)}).doit() <= room)
+
+        if not fits(1):
+            return 0
+        low, high = 1, 2
+        while high < _MOST and fits(high):
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if fits(middle) else (low, middle)
+        return low * step
 
     def without_working(self) -> ServingMemory:
         """Weights, cache and state alone."""

@@ -18,13 +18,24 @@ if TYPE_CHECKING:
 def notes_of(result: InferenceResult) -> tuple[str, ...]:
     """Notes on the model, on what is repeated or padded, on experts met, and on what is missing."""
     found = list(result.study.model.notes)
-    found += [*_repeated(result), *_experts(result)]
+    found += [*_padded(result), *_repeated(result), *_experts(result)]
     if not result.fits:
         found.append(
             f"does not fit: {result.missing_bytes:,} bytes too many on each chip; the largest "
             f"batch at this context is {result.largest_batch}"
         )
     return tuple(found)
+
+
+def _padded(result: InferenceResult) -> Iterator[str]:
+    """Rows that stand empty where the batch does not fill them."""
+    if result.padded_batch > result.batch:
+        ways = result.batch_step * result.replicas
+        yield (
+            f"a batch of {result.batch} is cut over {ways} ways: the fullest has "
+            f"{result.padded_batch // ways}, so that a step takes as long as one of "
+            f"{result.padded_batch}"
+        )
 
 
 def _repeated(result: InferenceResult) -> Iterator[str]:

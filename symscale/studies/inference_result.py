@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from sympy import Expr, Float, Symbol, floor
+from sympy import Expr, Float, Symbol
 
 from symscale.algebra.errors import HardwareError
 from symscale.algebra.substitution import evaluate, exact
@@ -19,7 +19,6 @@ from symscale.algebra.time import HBM, MATH, Overlap
 from symscale.hardware.chip import Chip
 from symscale.hardware.placement import Placement
 from symscale.studies.inference_kernels import Method
-from symscale.studies.inference_layout import CacheCut
 from symscale.studies.inference_notes import notes_of
 
 if TYPE_CHECKING:
@@ -47,7 +46,8 @@ class InferenceResult:
     """Seconds, bytes and the bottleneck of one step of generation.
 
     ``batch`` sequences are in flight over all ``replicas``, each with ``context`` tokens cached;
-    ``mesh`` is one replica's. Times are in seconds under ``method`` and ``overlap``.
+    ``mesh`` is one replica's. Times are in seconds under ``method`` and ``overlap``. ``rivals`` are
+    the other meshes and cuts of the cache that answer the same question.
     """
 
     study: Inference
@@ -65,6 +65,7 @@ class InferenceResult:
     placement: Placement | None = None
     origin: Inference | None = None
     asked: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    rivals: tuple[InferenceResult, ...] = field(default=(), repr=False, compare=False)
 
     def again(self, **changes: Any) -> InferenceResult:
         """The same question with some of its numbers changed.
@@ -215,30 +216,31 @@ class InferenceResult:
         """Bytes that one device lacks; 0 where it fits."""
         return max(0, self.memory_bytes - self.usable_bytes)
 
+    @property
+    def padded_batch(self) -> int:
+        """Sequences that all replicas' steps are counted for: the batch, its rows filled up."""
+        return int(self.values[B]) * self.replicas
+
     @cached_property
     def largest_batch(self) -> int:
         """The largest batch that fits these chips at this context, all replicas; 0 if none does.
 
-        Where the cut of the cache is not the caller's, the better one for it is taken.
+        Where mesh and cut of the cache are not the caller's, the best of them for it is taken.
         """
-        cuts: tuple[CacheCut, ...] = ("heads", "batch")
-        return max(map(self._largest, (self.study.layout.cache,) if self.study.chosen else cuts))
+        return max(one.largest_on_mesh for one in (self, *self.rivals))
 
-    def _largest(self, cut: CacheCut) -> int:
-        layout = replace(self.study.layout, cache=cut)
-        memory = replace(self.study, layout=layout).memory.paged(self.block)
+    @cached_property
+    def largest_on_mesh(self) -> int:
+        """The same on this very mesh, with the cache as it lies."""
+        memory = self.study.memory.paged(self.block)
         fixed = {key: value for key, value in self.values.items() if key != B}
-        empty = evaluate(memory.total.subs(B, 0), fixed)
-        each = evaluate(memory.total.subs(B, 1), fixed) - empty
-        room = exact(self.usable_bytes, "bytes") - empty
-        whole = int(floor(room / each)) if room > 0 else 0
-        step = memory.ways(self.mesh)
-        return whole // step * step * self.replicas
+        room, step = exact(self.usable_bytes, "bytes"), self.batch_step
+        return memory.largest(room, step, fixed) * self.replicas
 
     @property
     def batch_step(self) -> int:
-        """What a replica's batch is a multiple of: the ways that cut it."""
-        return self.study.memory.ways(self.mesh)
+        """What a replica's batch is filled up to a multiple of: the ways that cut it."""
+        return self.study.rows_cut(self.mesh)
 
     @property
     def notes(self) -> tuple[str, ...]:

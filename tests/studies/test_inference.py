@@ -349,7 +349,12 @@ def test_a_batch_that_does_not_fit_says_what_does() -> None:
         ("mixtral-8x7b", {"batch": 3}, "of 8 experts a layer's step meets 4.62"),
         ("gpt2", {"chips": 4}, "a vocabulary of 50,257 is padded to 50,260 on 4 chips"),
         ("qwen3-next-80b-a3b", {"chips": 2}, "recurrent layers are whole on each of 2"),
-        ("llama-3-70b", {"chips": 16, "batch": 3}, "keys and values are repeated on 2 chips"),
+        ("llama-3-70b", {"chips": 16, "batch": 1}, "keys and values are repeated on 2 chips"),
+        (
+            "llama-3-70b",
+            {"chips": 16, "batch": 67, "context": 8192},
+            "cut over 2 ways: the fullest has 34",
+        ),
     ],
 )
 def test_notes_say_what_is_left_out(name: str, how: dict[str, Any], words: str) -> None:
@@ -421,8 +426,11 @@ def test_refused_studies(ask: Any, error: type[Exception], words: str) -> None:
 
 def test_a_batch_cut_over_ways_that_do_not_divide_it() -> None:
     study = inference("llama-3-8b", strategy="wg")
-    with pytest.raises(ShardingError, match="largest that works below is 6"):
-        study.at("h100", X=2, Y=4, batch=7)
+    made = [study.at("tpu-v5e", X=4, Y=2, batch=n, context=1024) for n in (3, 7, 8)]
+    assert [one.padded_batch for one in made] == [4, 8, 8]
+    assert made[1].step_time == made[2].step_time
+    assert made[1].memory == made[2].memory
+    assert "cut over 4 ways: the fullest has 2" in made[1].notes[0]
 
 
 def test_prefill_is_refused_beyond_the_context() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from symscale import inference, model
+from symscale.algebra.errors import HardwareError
 from symscale.algebra.symbols import X, Y, Z
 from symscale.models.model import Model
 from symscale.studies.inference_fit import fit
@@ -199,3 +200,38 @@ def test_buffers_follow_the_shard(ways: int) -> None:
     # What a step works on lies as its arrays do: the logits of 8 tokens, in 16 bits.
     one = inference("gpt2", "bf16").at(CHIP, chips=1, batch=8, context=1)
     assert one.memory["working"] == 2 * 8 * (50257 + 768)
+
+
+def test_ways_that_a_batch_does_not_fill_are_padded() -> None:
+    """103 sequences need no more chips than 104, and an odd batch is no slower than the next."""
+    study = inference("llama-3-70b", "int8", "int8")
+    odd, even = (study.at("tpu-v5e", chips=16, batch=n, context=8192) for n in (103, 104))
+    assert odd.step_time == even.step_time
+    assert odd.tokens_per_second == pytest.approx(even.tokens_per_second * 103 / 104)
+    assert odd.fits
+    assert odd.largest_batch == even.largest_batch == 136
+    assert fit(study, "tpu-v5e", batch=103, context=8192).chips == 16
+    assert fit(study, "tpu-v5e", batch=54, context=8192).speedup_of_doubling > 1
+    latent = inference("deepseek-v3")
+    steps = [latent.at("h200", chips=8, batch=n, context=1024).step_time for n in (63, 64)]
+    assert steps[0] == steps[1]
+
+
+def test_what_does_not_fit_is_shown_on_the_mesh_with_room_for_most() -> None:
+    study = inference("llama-3-70b", strategy="ep")
+    made = study.at("h100", chips=16, batch=16000, context=8192)
+    assert dict(made.mesh) == {"X": 2, "Y": 8}
+    each = [
+        study.at("h100", X=x, Y=16 // x, batch=16, context=8192).largest_batch
+        for x in (2, 4, 8, 16)
+    ]
+    assert made.largest_batch == max(each) > 0
+    with pytest.raises(HardwareError, match="hold 23680, the most of any number"):
+        fit(study, "h100", batch=10**6, context=8192)
+
+
+def test_chips_for_the_weights_have_only_their_usable_share() -> None:
+    study = inference("llama-3-70b")
+    usable = 40 * 10**9
+    found = fit(study, "h100", share=0.5)
+    assert found.chips_for_weights == -(-found.weight_bytes // usable) == 4

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from symscale import inference
 from symscale.algebra.errors import HardwareError, ShardingError
 from symscale.studies.inference import Inference
+from symscale.studies.inference_layout import CacheCut
 from symscale.studies.inference_result import InferenceResult
 
 NAMES = ("llama-3-8b", "llama-3-70b", "gpt-oss-20b", "mixtral-8x7b", "gemma-2-9b", "mamba-130m",
@@ -21,7 +22,7 @@ STUDIES = {(name, kind): inference(name, kind, kind) for name in NAMES for kind 
 studies = st.sampled_from(sorted(STUDIES)).map(lambda key: STUDIES[key])
 batches = st.integers(1, 512)
 contexts = st.integers(1, 1024)
-ways = st.sampled_from([1, 2, 4, 8])
+ways = st.sampled_from([1, 2, 4, 8, 16, 32, 64])
 
 
 def step(study: Inference, chip: str, **how: Any) -> InferenceResult:
@@ -35,17 +36,51 @@ def step(study: Inference, chip: str, **how: Any) -> InferenceResult:
 
 @FEW
 @given(studies, st.sampled_from(CHIPS), ways, batches, contexts, st.integers(1, 512))
-def test_throughput_rises_with_the_batch_and_latency_does_not_fall(
+def test_a_token_never_waits_less_with_a_larger_batch(
     study: Inference, chip: str, chips: int, batch: int, context: int, more: int
 ) -> None:
-    # The same cut of the cache in both.
-    small = step(study, chip, chips=chips, batch=8 * batch, context=context)
-    large = step(study, chip, chips=chips, batch=8 * (batch + more), context=context)
+    """Whatever the batches, and whichever mesh and cut of the cache is best for each."""
+    small = step(study, chip, chips=chips, batch=batch, context=context)
+    large = step(study, chip, chips=chips, batch=batch + more, context=context)
+    assert large.step_time >= small.step_time * (1 - 1e-9)
+    assert small.fits or not large.fits
+    assert large.largest_batch == small.largest_batch
+    assert large.fits == (batch + more <= large.largest_batch)
+
+
+@FEW
+@given(
+    studies, st.sampled_from(CHIPS), ways, batches, contexts, st.integers(1, 512),
+    st.sampled_from(["heads", "batch"]),
+)  # fmt: skip
+def test_throughput_rises_with_the_batch_and_latency_does_not_fall(
+    study: Inference, chip: str, chips: int, batch: int, context: int, more: int, cut: CacheCut
+) -> None:
+    """On one mesh, one cut of the cache. Rows that stand empty are no tokens."""
+    lies = study.with_cache(cut)
+    small = step(lies, chip, chips=chips, batch=batch, context=context)
+    large = step(lies, chip, chips=chips, batch=batch + more, context=context)
+    filled = large.batch / large.padded_batch
+    rows = large.batch_step
+    assert large.padded_batch - large.batch < rows
+    assert large.padded_batch % rows == 0
     for method in ("per-op", "aggregate"):
         for overlap in ("full", "critical", "none"):
             before, after = (made.seconds(method, overlap) for made in (small, large))
             assert after >= before * (1 - 1e-9)
-            assert large.batch / after >= small.batch / before * (1 - 1e-9)
+            assert large.batch / after >= filled * small.batch / before * (1 - 1e-9)
+            assert large.tokens_per_second == large.batch / large.step_time
+
+
+@FEW
+@given(st.sampled_from([2, 4, 8, 16, 32]), st.integers(1, 400), st.sampled_from(["ep", "wg", "2d"]))
+def test_every_batch_is_served_on_meshes_of_two_axes(parts: int, batch: int, name: str) -> None:
+    study = inference("llama-3-70b", "int8", "int8", strategy=name)
+    small = step(study, "tpu-v5p", chips=2 * parts, batch=batch, context=4096)
+    large = small.again(batch=batch + 1)
+    assert large.step_time >= small.step_time * (1 - 1e-9)
+    assert large.largest_batch == small.largest_batch
+    assert small.fits == (batch <= small.largest_batch)
 
 
 @FEW

@@ -10,7 +10,7 @@ from os import PathLike
 from types import MappingProxyType
 from typing import Any
 
-from sympy import Add, Expr, Symbol
+from sympy import Add, Expr, Symbol, ceiling
 
 from symscale.algebra.errors import HardwareError, ModelError, ShardingError, SymbolError
 from symscale.algebra.symbols import B, W_hbm, b
@@ -20,6 +20,7 @@ from symscale.hardware.chips import chip as find_chip
 from symscale.models.model import Model
 from symscale.models.model import model as find_model
 from symscale.studies.inference import Inference, Weights, inference
+from symscale.studies.inference_at import cache_cuts
 from symscale.studies.inference_kernels import Method
 from symscale.studies.inference_layout import CacheCut
 from symscale.studies.inference_mesh import meshes
@@ -64,13 +65,16 @@ def option_of(found: InferenceResult, name: str) -> Option:
     """One replica's step and memory as an option of a sweep."""
     study = found.study
     seconds = study.time(found.method, found.overlap, found.on_chip)
+    # Ways that sequences do not fill have empty rows; a step takes as long as with full ones.
+    ways = found.batch_step
+    rows = b if ways == 1 else ways * ceiling(b / ways)
     return Option(
         name,
         prod(found.mesh.values()),
-        seconds.xreplace({B: b}),
-        study.memory.paged(found.block).total.xreplace({B: b}),
+        seconds.xreplace({B: rows}),
+        study.memory.paged(found.block).total.xreplace({B: rows}),
         float(found.usable_bytes),
-        found.batch_step,
+        1,
         price(found.chip),
         MappingProxyType(_fixed(found)),
     )
@@ -113,12 +117,13 @@ def served_options(
     made: dict[str, Option] = {}
     for count in chips:
         for mesh in meshes(study, count):
-            for batch in sorted({1, count}):
+            for beyond in cache_cuts(study, mesh):
+                lies = study.with_cache(beyond)
                 try:
-                    found = study.at(found_chip, batch=batch, context=1, **mesh, **how)
+                    found = lies.at(found_chip, batch=1, context=1, **mesh, **how)
                 except ShardingError:
                     continue
-                cut = ", cache by batch" if found.batch_step > 1 else ""
+                cut = ", cache by batch" if beyond == "batch" else ""
                 name = ", ".join(f"{axis}={size}" for axis, size in mesh.items()) + cut
                 made.setdefault(name, option_of(found, name))
     return tuple(made.values())
