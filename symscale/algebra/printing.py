@@ -153,6 +153,9 @@ class MathPrinter(LatexPrinter):  # type: ignore[misc]
         tex = str(self._print(expr.base)) if expr.base.is_Number else ""
         if r"\times" in tex and not (expr.exp.is_Rational and expr.exp.q == 2):
             return rf"\left({tex}\right)^{{{self._print(expr.exp)}}}"
+        if expr.base.is_Float and not expr.exp.is_Rational:
+            # In braces a decimal would not be seen as a number, to be kept apart from another.
+            return f"{tex}^{{{self._print(expr.exp)}}}"
         return str(super()._print_Pow(expr))
 
 

@@ -112,6 +112,13 @@ def test_no_fraction_is_set_inside_the_top_of_another() -> None:
     assert to_latex((B / C + D / F) / n) == (r"\frac{1}{n} \left(\frac{B}{C} + \frac{D}{F}\right)")
 
 
+def test_two_numbers_are_never_run_together() -> None:
+    """A number times a power of a decimal, such as the share of experts that many tokens meet."""
+    assert to_latex(Float("0.25") * Float("0.875") ** B) == r"0.25 \cdot 0.875^{B}"
+    assert to_latex(3 * C * Float("0.5") ** B) == r"3 \cdot 0.5^{B} C"
+    assert to_latex(Float("1e-9") * Float("0.5") ** B) == r"1 \times 10^{-9} \cdot 0.5^{B}"
+
+
 @pytest.mark.parametrize(
     ("value", "latex", "text"),
     [

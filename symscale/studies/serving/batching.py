@@ -10,13 +10,14 @@ from typing import Any
 from sympy import Expr, Symbol, cancel
 
 from symscale.algebra.derivation import Derivation
-from symscale.algebra.substitution import bindings, evaluate
+from symscale.algebra.substitution import bindings
 from symscale.algebra.symbols import S as KEYS
 from symscale.algebra.symbols import b, to_latex
 from symscale.algebra.table import Table
 from symscale.solve.answer import Crossover
 from symscale.solve.crossover import crossover
 from symscale.studies.serving.contexts import mean_over_answer
+from symscale.studies.serving.numbers import Numbers
 from symscale.studies.serving.step import ServerStep
 from symscale.studies.serving.words import DONE, S_IN, S_OUT, T_PREFILL, T_STEP
 
@@ -134,16 +135,12 @@ class Batching:
         return {name: str(getattr(self, name)) for name in names} | self.derivation.to_dict()
 
 
-@dataclass(frozen=True)
-class BatchingResult:
+@dataclass(frozen=True, repr=False)
+class BatchingResult(Numbers):
     """The flows of a server in numbers."""
 
     of: Batching
     values: Mapping[Symbol, Expr]
-
-    def number(self, expr: Expr) -> float:
-        """An expression of the server in numbers."""
-        return float(evaluate(expr, self.values))
 
     @property
     def finishing(self) -> float:
@@ -186,12 +183,6 @@ class BatchingResult:
         if self.of.cycle.free_symbols <= set(self.values):
             rows += [("requests/s", self.requests), ("tokens wait, times", self.slowdown)]
         return Table(("", "value"), tuple(rows))
-
-    def __repr__(self) -> str:
-        return str(self.table())
-
-    def _repr_html_(self) -> str:
-        return self.table()._repr_html_()
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers, for JSON."""

@@ -20,7 +20,9 @@ from symscale.algebra.symbols import S as KEYS
 from symscale.algebra.table import Table
 from symscale.solve.answer import Crossover
 from symscale.solve.crossover import crossover
+from symscale.solve.numeric import numeric
 from symscale.studies.serving.batching import Batching
+from symscale.studies.serving.numbers import Numbers
 from symscale.studies.serving.step import ServerStep
 from symscale.studies.serving.words import CHUNK, DONE, S_IN
 
@@ -78,17 +80,24 @@ class Chunked:
         return ceiling(S_IN / CHUNK)
 
     @property
+    def own_cache(self) -> Expr:
+        """Seconds to read what one sequence of ``S`` tokens has cached."""
+        return self.step.cache.subs(b, 1)
+
+    @property
     def read_again(self) -> Expr:
         """Seconds in which a prompt's own cache is read again for its later chunks.
 
-        Chunk i meets the i chunks before it. Summed for a prompt that is cut evenly.
+        Chunk i meets the i chunks before it. Summed for a prompt that is cut evenly; behind a
+        window there is no closed form, and the sum stays.
 
         >>> from sympy import Integer
         >>> Chunked(ServerStep(B, Integer(1), b * KEYS)).read_again
         -S_in/2 + S_in**2/(2*S_chunk)
         """
-        one = self.step.cache.subs({b: 1, KEYS: _INDEX * CHUNK}, simultaneous=True)
-        return expand(Sum(one, (_INDEX, 0, S_IN / CHUNK - 1)).doit())
+        one = self.own_cache
+        total = Sum(one.subs(KEYS, _INDEX * CHUNK), (_INDEX, 0, S_IN / CHUNK - 1))
+        return expand(total.doit()) if one.is_polynomial(KEYS) else total
 
     @property
     def first_token(self) -> Expr:
@@ -107,7 +116,7 @@ class Chunked:
             SymbolError: for a symbol without a number.
         """
         values = bindings(*sources, **numbers)
-        evaluate(self.first_token, values)
+        evaluate(self.steps * self.step.seconds(beside=CHUNK), values)
         return ChunkedResult(self, values)
 
     def __repr__(self) -> str:
@@ -123,26 +132,40 @@ class Chunked:
         }
 
 
-@dataclass(frozen=True)
-class ChunkedResult:
+@dataclass(frozen=True, repr=False)
+class ChunkedResult(Numbers):
     """Chunked prefill in numbers, in seconds."""
 
     of: Chunked
     values: Mapping[Symbol, Expr]
 
-    def number(self, expr: Expr) -> float:
-        """An expression of the steps in numbers."""
-        return float(evaluate(expr, self.values))
+    @cached_property
+    def read_again(self) -> float:
+        """Seconds in which a prompt's own cache is read again, chunk by chunk; the last is short.
+
+        Each chunk meets the tokens before it, however the prompt is cut.
+        """
+        import numpy as np
+
+        chunk, steps = int(self.values[CHUNK]), round(self.number(self.of.steps))
+        one = self.of.own_cache.xreplace({k: v for k, v in self.values.items() if k != KEYS})
+        before = np.arange(steps, dtype=np.float64) * chunk
+        return float(np.broadcast_to(numeric(one, KEYS)(before), before.shape).sum())
+
+    @property
+    def step_time(self) -> float:
+        """Seconds of a step on which a chunk rides, its own cache not read again."""
+        return self.number(self.of.step.seconds(beside=CHUNK))
 
     @property
     def first_token(self) -> float:
         """Seconds to a first token."""
-        return self.number(self.of.first_token)
+        return self.number(self.of.steps) * self.step_time + self.read_again
 
     @property
     def token_time(self) -> float:
         """Seconds between two tokens while a chunk rides along."""
-        return self.number(self.of.token_time)
+        return self.step_time + self.read_again / self.number(self.of.steps)
 
     @property
     def plain(self) -> float:
@@ -171,12 +194,6 @@ class ChunkedResult:
                 ("the step waits for", "memory" if self.free else "arithmetic"),
             ),
         )
-
-    def __repr__(self) -> str:
-        return str(self.table())
-
-    def _repr_html_(self) -> str:
-        return self.table()._repr_html_()
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers, for JSON."""

@@ -17,6 +17,7 @@ from symscale.algebra.table import Table
 from symscale.solve.answer import Crossover
 from symscale.solve.crossover import crossover
 from symscale.studies.serving.contexts import mean_over_answer
+from symscale.studies.serving.numbers import Numbers
 from symscale.studies.serving.step import ServerStep
 from symscale.studies.serving.words import (
     N_GENERATE,
@@ -124,16 +125,12 @@ class Disaggregation:
         return {name: str(getattr(self, name)) for name in names} | self.derivation.to_dict()
 
 
-@dataclass(frozen=True)
-class DisaggregationResult:
+@dataclass(frozen=True, repr=False)
+class DisaggregationResult(Numbers):
     """The ratio in numbers, and what whole servers make of it."""
 
     of: Disaggregation
     values: Mapping[Symbol, Expr]
-
-    def number(self, expr: Expr, **more: Any) -> float:
-        """An expression of the system in numbers."""
-        return float(evaluate(expr, bindings(self.values, **more)))
 
     @property
     def ratio(self) -> float:
@@ -184,12 +181,6 @@ class DisaggregationResult:
                 ("generate servers for 1 request/s", generate),
             ),
         )
-
-    def __repr__(self) -> str:
-        return str(self.table())
-
-    def _repr_html_(self) -> str:
-        return self.table()._repr_html_()
 
     def to_dict(self) -> dict[str, float]:
         """The numbers, for JSON."""

@@ -20,6 +20,7 @@ from symscale.models.model import Model
 from symscale.models.model import model as find_model
 from symscale.solve.answer import Crossover
 from symscale.solve.crossover import crossover
+from symscale.studies.serving.numbers import Numbers
 from symscale.studies.serving.prompts import prompt_flops, prompt_seconds
 from symscale.studies.serving.words import (
     KV,
@@ -134,16 +135,12 @@ class Prefix:
         return {name: str(getattr(self, name)) for name in names} | self.derivation.to_dict()
 
 
-@dataclass(frozen=True)
-class PrefixResult:
+@dataclass(frozen=True, repr=False)
+class PrefixResult(Numbers):
     """What a shared prefix saves, in numbers."""
 
     of: Prefix
     values: Mapping[Symbol, Expr]
-
-    def number(self, expr: Expr) -> float:
-        """An expression in numbers."""
-        return float(evaluate(expr, self.values))
 
     @property
     def hit_rate(self) -> float:
@@ -190,12 +187,6 @@ class PrefixResult:
                 ("worth fetching from, bytes/s", self.smallest_link),
             ),
         )
-
-    def __repr__(self) -> str:
-        return str(self.table())
-
-    def _repr_html_(self) -> str:
-        return self.table()._repr_html_()
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers, for JSON."""

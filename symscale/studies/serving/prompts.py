@@ -21,20 +21,24 @@ def prompt_flops(
     model: str | PathLike[str] | Mapping[str, Any] | Model,
     tokens: Any = S_IN,
     cached: Any = 0,
-    causal: Causal = "half",
+    causal: Causal = "exact",
 ) -> Expr:
     """Matrix FLOPs of reading a prompt, of which the first ``cached`` tokens need no reading.
 
     What the first tokens would have cost is left out: their products, and their scores among
-    themselves. The others still meet all keys before them.
+    themselves. The others still meet all keys before them. Only the last token gets logits, as in
+    :attr:`Inference.prefill`.
 
     >>> from symscale.studies.serving.words import PREFIX
     >>> whole = prompt_flops("llama-3-8b")
-    >>> expand(prompt_flops("llama-3-8b", cached=PREFIX) + whole.subs(S_IN, PREFIX) - whole)
-    0
+    >>> twice = prompt_flops("llama-3-8b", cached=PREFIX) + whole.subs(S_IN, PREFIX) - whole
+    >>> expand(twice) == 2 * 4096 * 128256  # logits of two prompts instead of one
+    True
     """
     found = find_model(model)
-    linear = found.flops_per_token() - found.attention_flops_per_token()
+    layers = found.flops_per_token(head=False)
+    logits = found.flops_per_token() - layers
+    linear = layers - found.attention_flops_per_token()
 
     def first(count: Expr) -> Expr:
         if count is S.Zero:
@@ -42,7 +46,7 @@ def prompt_flops(
         return count * (linear + found.attention_flops_per_token(count, causal))
 
     whole, known = sympify(tokens, strict=True), sympify(cached, strict=True)
-    return expand((first(whole) - first(known)).xreplace(dict(found)))
+    return expand((first(whole) - first(known) + logits).xreplace(dict(found)))
 
 
 def prompt_seconds(
@@ -51,7 +55,7 @@ def prompt_seconds(
     compute: str | DType = "bf16",
     tokens: Any = S_IN,
     cached: Any = 0,
-    causal: Causal = "half",
+    causal: Causal = "exact",
 ) -> Expr:
     """Seconds to read a prompt on ``n`` chips: its arithmetic, or the weights if that takes longer.
 

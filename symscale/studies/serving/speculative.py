@@ -23,6 +23,7 @@ from symscale.studies.serving.acceptance import (
     most_tokens,
     tokens_at,
 )
+from symscale.studies.serving.numbers import Numbers
 from symscale.studies.serving.step import ServerStep
 from symscale.studies.serving.words import ALPHA, DRAFT, DRAFT_OPS, GAMMA, KEPT, LOST, T_STEP
 
@@ -177,8 +178,8 @@ class Speculation:
         }
 
 
-@dataclass(frozen=True)
-class SpeculationResult:
+@dataclass(frozen=True, repr=False)
+class SpeculationResult(Numbers):
     """A round in numbers: ``tokens``, ``speedup`` and ``operations``."""
 
     of: Speculation
@@ -210,12 +211,6 @@ class SpeculationResult:
                 ("arithmetic for a token, times", self.operations),
             ),
         )
-
-    def __repr__(self) -> str:
-        return str(self.table())
-
-    def _repr_html_(self) -> str:
-        return self.table()._repr_html_()
 
     def to_dict(self) -> dict[str, float]:
         """The numbers, for JSON."""

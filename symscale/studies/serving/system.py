@@ -16,7 +16,7 @@ from symscale.algebra.table import Table
 from symscale.studies.inference_prefill import Prefill, prefill
 from symscale.studies.inference_result import InferenceResult
 from symscale.studies.serving.batching import BatchingResult, batching
-from symscale.studies.serving.chunked import Chunked, chunked
+from symscale.studies.serving.chunked import Chunked, ChunkedResult, chunked
 from symscale.studies.serving.disaggregation import DisaggregationResult, disaggregate
 from symscale.studies.serving.served import placed_step
 from symscale.studies.serving.speculative import BestDraft, Speculation, speculative
@@ -84,9 +84,10 @@ class ServingSystem:
 
     @property
     def cache_bytes(self) -> int:
-        """Bytes that a prompt leaves in the cache."""
+        """Bytes that a prompt leaves behind: keys and values, and states of recurrent layers."""
         study = self.result.study
-        return round(float(evaluate(study.model.kv_bytes(self.prompt, study.kv), study.model)))
+        kept = study.model.kv_bytes(self.prompt, study.kv) + study.model.state_bytes()
+        return round(float(evaluate(kept, study.model)))
 
     @property
     def transfer(self) -> TransferResult | None:
@@ -103,8 +104,31 @@ class ServingSystem:
 
     @cached_property
     def chunks(self) -> Chunked:
-        """Chunks of prompts on the steps of the server."""
-        return chunked(placed_step(self.result).put({KEYS: exact(self.result.context, "context")}))
+        """Chunks of prompts on the steps of the server, in its context ``S`` and a prompt's own."""
+        return chunked(placed_step(self.result))
+
+    def chunk(self, tokens: int) -> ChunkedResult:
+        """Chunks of so many tokens beside the server's sequences.
+
+        Raises:
+            SymbolError: for a number that is not whole and above zero.
+
+        >>> from symscale.studies.inference import inference
+        >>> server = inference("llama-3-8b").at("h100", chips=1, batch=8, context=4096)
+        >>> found = serving_system(server, prompt=2048, answer=128)
+        >>> found.chunk(512).first_token < found.chunk(128).first_token
+        True
+        """
+        if not exact(tokens, "chunk").is_integer:
+            raise SymbolError(f"chunk = {tokens}: a whole number of tokens is wanted")
+        numbers = {"b": self.batch, "S": self.result.context, "S_in": self.prompt}
+        return self.chunks.at(S_chunk=tokens, **numbers)
+
+    @cached_property
+    def riding(self) -> ChunkedResult | None:
+        """The largest chunks that ride free, no longer than a prompt; None where none do."""
+        most = min(self.largest_free_chunk, self.prompt)
+        return self.chunk(most) if most else None
 
     @property
     def largest_free_chunk(self) -> int:
@@ -140,6 +164,7 @@ class ServingSystem:
             ("sending hides from, bytes/s", self.smallest_link),
             ("prompt tokens that ride free on a step", self.largest_free_chunk),
         ]
+        rows += self._riding_rows()
         sent = self.transfer
         if sent is not None:
             rows.append(("seconds on the link", sent.time))
@@ -147,6 +172,15 @@ class ServingSystem:
         if best is not None:
             rows += [("best drafted tokens", best.gamma), ("speed-up by drafts", best.speedup)]
         return Table(("serving system", "value"), tuple(rows))
+
+    def _riding_rows(self) -> list[tuple[str, str | float | int]]:
+        """What chunks that ride free make of a first token, and of those after it."""
+        if self.riding is None:
+            return []
+        return [
+            ("first token in such chunks, s", self.riding.first_token),
+            ("a token beside such a chunk, s", self.riding.token_time),
+        ]
 
     def __repr__(self) -> str:
         return str(self.table())
@@ -165,6 +199,7 @@ class ServingSystem:
             "smallest_link_bytes_per_s": self.smallest_link,
             "transfer": None if sent is None else sent.to_dict(),
             "largest_free_chunk": self.largest_free_chunk,
+            "chunked": None if self.riding is None else self.riding.to_dict(),
             "drafted_tokens": None if best is None else best.gamma,
             "draft_speedup": None if best is None else best.speedup,
         }

@@ -15,6 +15,7 @@ from symscale.algebra.symbols import L, b, to_latex
 from symscale.algebra.table import Table
 from symscale.solve.answer import Crossover
 from symscale.solve.crossover import crossover
+from symscale.studies.serving.numbers import Numbers
 from symscale.studies.serving.words import KV, S_IN, S_OUT, T_PREFILL, T_STEP, W_LINK
 
 
@@ -105,8 +106,8 @@ class Transfer:
         }
 
 
-@dataclass(frozen=True)
-class TransferResult:
+@dataclass(frozen=True, repr=False)
+class TransferResult(Numbers):
     """The transfer in numbers."""
 
     of: Transfer
@@ -115,12 +116,12 @@ class TransferResult:
     @property
     def time(self) -> float:
         """Seconds on the link."""
-        return float(evaluate(self.of.time, self.values))
+        return self.number(self.of.time)
 
     @property
     def prefill(self) -> float:
         """Seconds in which the prompt is read."""
-        return float(evaluate(self.of.prefill, self.values))
+        return self.number(self.of.prefill)
 
     @property
     def hidden(self) -> bool:
@@ -130,7 +131,7 @@ class TransferResult:
     @property
     def smallest_link(self) -> float:
         """Bytes/s from which on the transfer hides."""
-        return float(evaluate(self.of.bytes / self.of.prefill, self.values))
+        return self.number(self.of.bytes / self.of.prefill)
 
     def table(self) -> Table:
         """The numbers."""
@@ -143,12 +144,6 @@ class TransferResult:
                 ("hidden", "yes" if self.hidden else "no"),
             ),
         )
-
-    def __repr__(self) -> str:
-        return str(self.table())
-
-    def _repr_html_(self) -> str:
-        return self.table()._repr_html_()
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers, for JSON."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
@@ -140,10 +139,24 @@ def test_larger_chunks_give_the_first_token_sooner_and_the_next_later() -> None:
 
 
 def test_a_prompt_takes_whole_steps() -> None:
+    """A token more than a chunk takes a step more; both second chunks meet the first one's 30."""
     known = {"b": 1, "S": 1, "S_chunk": 30}
     found = chunked(PLAIN)
-    short, long = (found.at(UNIT, S_in=size, **known).first_token for size in (31, 60))
-    assert math.isclose(long - short, 0.1 * ((60**2 - 31**2) / 60 - (60 - 31) / 2))
+    one, short, two = (found.at(UNIT, S_in=size, **known) for size in (30, 31, 60))
+    assert one.read_again == 0
+    assert short.read_again == two.read_again == pytest.approx(0.1 * 30)
+    assert short.first_token == two.first_token
+    assert short.first_token - one.first_token == pytest.approx(one.step_time + 3)
+
+
+def test_chunks_counted_one_by_one_are_the_closed_form() -> None:
+    """Chunk by chunk, and the sum in closed form, where a prompt is cut evenly."""
+    found = chunked(PLAIN).at(UNIT, b=7, S=90, S_chunk=16, S_in=96)
+    assert found.read_again == pytest.approx(found.number(found.of.read_again))
+    assert found.first_token == pytest.approx(found.number(found.of.first_token))
+    assert found.token_time == pytest.approx(found.number(found.of.token_time))
+    by_hand = sum(0.1 * 16 * i for i in range(6))
+    assert found.read_again == pytest.approx(by_hand)
 
 
 def test_results_show_themselves() -> None:

@@ -14,6 +14,8 @@ from symscale.algebra.symbols import S as KEYS
 from symscale.algebra.symbols import n
 from symscale.hardware.chips import chip
 from symscale.models.model import model
+from symscale.studies.inference import inference
+from symscale.studies.inference_prefill import prefill
 from symscale.studies.serving.prefix import Prefix, prefix_cache
 from symscale.studies.serving.prompts import prompt_flops, prompt_seconds
 from symscale.studies.serving.words import PREFIX, S_IN, W_LINK
@@ -41,14 +43,23 @@ def test_hits_counted_prompt_by_prompt(prompts: int, prefix: int, own: int) -> N
 
 @given(st.integers(2, 40), st.data())
 def test_flops_counted_pair_by_pair(prompt: int, data: st.DataObject) -> None:
-    """Each query not cached meets itself and all before it; four FLOPs a pair, head and width."""
+    """Each query not cached meets itself and all before it; the last one alone gets logits."""
     cached = data.draw(st.integers(1, prompt - 1))
     llama = model("llama-3-8b")
     pairs = sum(query + 1 for query in range(cached, prompt))
-    linear = 2 * (8_029_995_008 - 128_256 * 4096) * (prompt - cached)
+    tables = 2 * 128_256 * 4096
+    linear = 2 * (8_029_995_008 - tables) * (prompt - cached) + tables
     scores = 4 * pairs * 32 * 128 * 32
-    found = prompt_flops(llama, prompt, cached, causal="exact")
-    assert found == linear + scores
+    assert prompt_flops(llama, prompt, cached) == linear + scores
+
+
+@pytest.mark.parametrize("name", ["llama-3-8b", "gemma-2-9b", "mixtral-8x7b"])
+def test_a_prompts_flops_are_those_of_the_prefill_itself(name: str) -> None:
+    """The program of a prefill on one chip, kernel by kernel, does the same arithmetic."""
+    h100 = chip("h100")
+    server = inference(name).at(h100, chips=1, batch=1, context=4096)
+    rate = float(h100.figure("C").value)
+    assert prefill(server, 4096).math * rate == pytest.approx(float(prompt_flops(name, 4096)))
 
 
 def test_a_fleets_hit_rate() -> None:
@@ -62,11 +73,15 @@ def test_a_fleets_hit_rate() -> None:
 
 
 def test_books_prefill_and_what_a_prefix_saves_of_it() -> None:
-    """Entry 8.prefill: 0.91 s for 8192 tokens; half of them cached save somewhat less than half."""
+    """Entry 8.prefill: 0.91 s for 8192 tokens; half of them cached save somewhat less than half.
+
+    The book counts logits of all tokens, of which a prefill makes those of the last.
+    """
     entry = published()["book"]["8.prefill"]
     share = {**V5E, **{key: V5E[key] * 2 / 5 for key in V5E if key.name == "C"}}
     whole = prompt_seconds("llama-3-70b", "int8", tokens=8192).subs(share).subs(n, 16)
-    assert float(whole) == pytest.approx(entry["exact"]["with_causal_attn"], rel=0.01)
+    logits = 8191 * 2 * 128_256 * 8192 / (16 * float(V5E.figure("C").value) * 0.4)
+    assert float(whole) + logits == pytest.approx(entry["exact"]["with_causal_attn"], rel=0.01)
     found = FOUND.at(share, n=16, S_in=8192, S_prefix=4096, m_reuse=2)
     assert found.seconds + found.saved_seconds == pytest.approx(float(whole))
     assert 0.45 < found.saved_seconds / float(whole) < 0.5

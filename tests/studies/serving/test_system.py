@@ -42,6 +42,38 @@ def test_chunk_that_rides_free() -> None:
     assert wall.holds(S_chunk=chunk + 1)
 
 
+def test_a_chunk_meets_only_what_came_before_it() -> None:
+    """The prompt's own cache is read in pieces, not at the whole context for each chunk."""
+    study = inference("llama-3-70b")
+    server = study.at("tpu-v5e", chips=16, batch=8, context=8192)
+    found = serving_system(server, prompt=4096, answer=128).chunk(512)
+    met = sum(512 * i for i in range(8)) * 327_680
+    assert found.read_again == pytest.approx(met / 16 / 8.1e11, rel=0.02)
+    assert found.token_time == pytest.approx(found.step_time + found.read_again / 8)
+    assert found.first_token == pytest.approx(8 * found.step_time + found.read_again)
+
+
+def test_chunks_behind_a_window() -> None:
+    """Layers with a window read no more than it holds again: a sum without a closed form."""
+    server = inference("gpt-oss-20b").at("h100", chips=1, batch=4, context=8192)
+    found = serving_system(server, prompt=4096, answer=128).chunk(1024)
+    kept = sum(12 * min(128, 1024 * i) + 12 * 1024 * i for i in range(4))
+    assert found.read_again == pytest.approx(kept * 2 * 2 * 8 * 64 / 3.35e12, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("name", "context", "state"),
+    [("mamba-130m", 2048, 24 * 1536 * (16 + 3) * 4), ("llama-3-8b", 2048, 0)],
+)
+def test_states_of_recurrent_layers_are_sent_too(name: str, context: int, state: int) -> None:
+    server = inference(name).at("h100", chips=1, batch=4, context=context)
+    found = serving_system(server, prompt=1024, answer=100, link=1e9)
+    keys = 0 if state else 1024 * 131_072
+    assert found.cache_bytes == keys + state
+    assert found.transfer is not None
+    assert found.transfer.time == pytest.approx((keys + state) / 1e9)
+
+
 def test_without_a_link_or_a_draft() -> None:
     found = serving_system(SERVER, prompt=7680, answer=512)
     data = found.to_dict()
