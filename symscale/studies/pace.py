@@ -192,12 +192,14 @@ class Pace:
         more = L + first + last - stages * each
         most = pieces * each + ceiling(more / devices)
         behind = Maximum(0, most - together) + self._ends_over_layers(overlap) * L
+        inner = pieces * each + ceiling((more - 1) / devices)
         if pipeline.schedule.recipe.weights > 1:
-            # Each device works for half of the microbatches on either of its two stages.
-            return (behind + Maximum(0, each - first)) / 2 * devices / L
+            # Each device works for half of the microbatches on either of its two stages; more than
+            # half as many places too many as devices, and both of them have one.
+            behind = (behind + Maximum(0, each - first)) / 2
+            inner = each + ceiling(2 * (more - 1) / devices) / 2
         several = 1 - floor(1 / devices)
-        inner = several * (pieces * each + ceiling((more - 1) / devices))
-        return Maximum(inner, behind) * devices / L
+        return Maximum(several * inner, behind) * devices / L
 
     def _durations(self, pipeline: Pipeline, overlap: Overlap) -> dict[Expr, Expr]:
         forward, backward = self.micro(FORWARD), self.micro(BACKWARD)
