@@ -26,6 +26,8 @@ def serve(options: argparse.Namespace) -> None:
     from symscale.studies.inference_difference import difference
     from symscale.studies.inference_prefill import prefill
 
+    if options.mfu is not None and options.prefill is None:
+        raise SymbolError("--mfu says nothing without --prefill P")
     if options.stages is not None:
         _pipeline(options)
         return
@@ -55,19 +57,25 @@ def _walls(found: InferenceResult) -> str:
     return "" if layout.rows or layout.batch else f"\n\n{walls(found.study)!r}"
 
 
+#: What is asked of a server whose layers are not dealt out to stages.
+_WITHOUT_STAGES = (
+    *("mesh", "explain", "sweep", "pareto", "output", "want", "within"),
+    *("answer", "link", "alpha", "draft"),
+)
+
+
 def _pipeline(options: argparse.Namespace) -> None:
     """A step of generation over stages."""
     from symscale.studies.inference_pipeline import pipelined
 
-    for name in ("mesh", "explain"):
-        if getattr(options, name):
+    for name in _WITHOUT_STAGES:
+        if getattr(options, name) not in (None, False):
             raise SymbolError(f"--{name} goes without --stages")
     if options.replicas != 1:
         raise SymbolError("--replicas goes without --stages")
     names = ("chips", "batch", "context", "method", "overlap", "fidelity", "activations")
-    asked = {
-        name: getattr(options, name) for name in (*names, "block", "share", "buffers", "beyond")
-    }
+    how = ("layout", "block", "share", "buffers", "beyond")
+    asked = {name: getattr(options, name) for name in (*names, *how)}
     if options.chips is None:
         raise SymbolError("no number of chips; give --chips")
     found = pipelined(
@@ -75,7 +83,7 @@ def _pipeline(options: argparse.Namespace) -> None:
     )
     data, text = found.to_dict(), repr(found)
     if options.prefill is not None:
-        first = found.prefill_time(options.prefill, chunks=found.groups)
+        first = found.prefill_time(options.prefill, found.groups, options.mfu)
         data, text = {**data, "ttft_s": first}, f"{text}\ntime to first token: {first:.4g} s"
     show(options, data, text)
 

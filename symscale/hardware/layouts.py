@@ -73,6 +73,8 @@ physical axes (X=2) or X=dcn
         return LayoutChoice()
     if isinstance(text, LayoutChoice):
         return text
+    if not isinstance(text, str):
+        raise HardwareError(f"layout {text!r}: write an order (X,Y), or physical axes (X=2)")
     order: list[str] = []
     links: dict[str, int] = {}
     outside: set[str] = set()

@@ -114,11 +114,20 @@ class Inference:
 
     @cached_property
     def _prefill(self) -> Pass:
+        return self._sized(one_pass(self.prefilled, self.kv))
+
+    @property
+    def prefilled(self) -> tuple[tuple[Served, ShardedProgram], ...]:
+        """Layers by kind, then the ends, under the layout, as prefill runs them."""
+        return self._shared._prefilled
+
+    @cached_property
+    def _prefilled(self) -> tuple[tuple[Served, ShardedProgram], ...]:
         layout = replace(self.layout, cache="heads")
         kinds = self.model.programs.kinds
         parts = [served_layer(kind, self.types, False, self.causal) for kind in kinds]
         parts.append(served_ends(self.programs.ends, self.types, B, B / T))
-        return self._sized(one_pass([(one, layout.shard(one)) for one in parts], self.kv))
+        return tuple((one, layout.shard(one)) for one in parts)
 
     def _sized(self, made: Pass) -> Pass:
         return made.put(self.model) if self.sized else made
@@ -146,13 +155,17 @@ class Inference:
 
     @cached_property
     def _memory(self) -> ServingMemory:
-        kinds = self.model.params.components
-        tower = kinds.get("image tower", S.Zero) * self.formats["norms"].bits_per_weight / 8
         plain = one_pass(self._sharded, self.kv)
         found = serving_memory(
-            self.layers, self.layout, plain, self.model.state_bytes(), S.Zero + tower
+            self.layers, self.layout, plain, self.model.state_bytes(), self.tower_bytes
         )
         return found.put(self.model) if self.sized else found
+
+    @property
+    def tower_bytes(self) -> Expr:
+        """Bytes of an image tower's weights, which no step of generation reads."""
+        weights = self.model.params.components.get("image tower", S.Zero)
+        return S.Zero + weights * self.formats["norms"].bits_per_weight / 8
 
     def rows_cut(self, mesh: Mapping[str, int]) -> int:
         """Over how many ways sequences are dealt out, on a mesh of these sizes."""

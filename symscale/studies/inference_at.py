@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from math import prod
 from os import PathLike
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from sympy import Expr, Symbol, floor
+from sympy import Expr, Symbol
 
 from symscale.algebra.errors import (
     HardwareError,
@@ -29,10 +29,13 @@ from symscale.hardware.placement import Placement
 from symscale.studies.inference_kernels import Method
 from symscale.studies.inference_layout import CacheCut
 from symscale.studies.inference_mesh import heads_of, meshes
+from symscale.studies.inference_numbers import padded, usable_bytes, whole
 from symscale.studies.inference_result import InferenceResult
 
 if TYPE_CHECKING:
     from symscale.studies.inference import Inference
+
+Made = TypeVar("Made")
 
 
 def inference_result(
@@ -117,8 +120,8 @@ class _Asked:
             for mesh in found
             for cut in cache_cuts(study, mesh)
         )
-        made = _that_work(options)
-        chosen = min(made, key=_badness)
+        made = that_work(options)
+        chosen = min(made, key=badness)
         return replace(chosen, rivals=tuple(one for one in made if one is not chosen))
 
     def option(
@@ -154,57 +157,13 @@ class _Asked:
                 self.chip.figure(name)
 
 
-def _badness(made: InferenceResult) -> tuple[int, float]:
+def badness(made: Any) -> tuple[int, float]:
     """What is better comes first: what fits, by its time; then what has room for more."""
     return (0 if made.fits else 1 + _ROOMIEST - made.largest_on_mesh, made.step_time)
 
 
 #: Above any batch that fits a mesh.
 _ROOMIEST = 10**30
-
-
-def padded(batch: int, ways: int) -> int:
-    """The batch filled up to what ways divide: the most rows that one of them has, on all.
-
-    >>> padded(103, 2), padded(104, 2)
-    (104, 104)
-    """
-    return -(-batch // ways) * ways
-
-
-def usable_bytes(chip: Chip, share: Any = 1.0, buffers: Any = 0) -> int:
-    """Bytes of a chip's HBM that may be filled: a share of it, buffers set aside.
-
-    Raises:
-        SymbolError: for a share not in (0, 1], or buffers that leave nothing.
-    """
-    part = exact(share, "share")
-    if part > 1:
-        raise SymbolError(f"share = {share}: above 0 and at most 1 is wanted")
-    room = int(floor(part * chip.hbm_bytes))
-    aside = 0 if type(buffers) is int and buffers == 0 else whole(buffers, "buffers")
-    if aside >= room:
-        raise SymbolError(
-            f"buffers of {aside} bytes: {room} bytes of a chip may be filled, so that "
-            f"{max(0, room - 1)} is the most"
-        )
-    return room - aside
-
-
-def whole(value: Any, name: str) -> int:
-    """A whole number above zero.
-
-    Raises:
-        SymbolError: for anything else.
-
-    >>> whole(8.0, "chips")
-    8
-    """
-    found = exact(value, name)
-    if not found.is_integer:
-        raise SymbolError(f"{name} = {value}: a whole number is wanted")
-    return int(found)
-
 
 #: The numbers of a question that are not a mesh's or a chip's.
 _OWN = frozenset(
@@ -215,15 +174,13 @@ _OWN = frozenset(
 )
 
 
-def _that_work(
-    options: Iterable[Callable[[], InferenceResult]],
-) -> tuple[InferenceResult, ...]:
-    """The results of the meshes that fit the network and the batch.
+def that_work(options: Iterable[Callable[[], Made]]) -> tuple[Made, ...]:
+    """The results of the meshes that fit the network.
 
     Raises:
         SymscaleError: what is wrong with the first, where none does.
     """
-    found: list[InferenceResult] = []
+    found: list[Made] = []
     first: SymscaleError | None = None
     for option in options:
         try:

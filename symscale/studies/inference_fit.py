@@ -22,9 +22,9 @@ from symscale.models.storage import stored_bytes
 from symscale.solve.answer import Crossover
 from symscale.solve.crossover import crossover
 from symscale.studies.inference import BIASES, Inference
-from symscale.studies.inference_at import usable_bytes
 from symscale.studies.inference_memory import HBM_BYTES
 from symscale.studies.inference_mesh import dividing
+from symscale.studies.inference_numbers import usable_bytes
 from symscale.studies.inference_result import InferenceResult
 
 #: The most chips that are tried.

@@ -17,14 +17,19 @@ if TYPE_CHECKING:
 
 def notes_of(result: InferenceResult) -> tuple[str, ...]:
     """Notes on the model, on what is repeated or padded, on experts met, and on what is missing."""
-    found = list(result.study.model.notes)
-    found += [*_padded(result), *_repeated(result), *_experts(result)]
+    found = list(notes_of_lying(result))
     if not result.fits:
         found.append(
             f"does not fit: {result.missing_bytes:,} bytes too many on each chip; the largest "
             f"batch at this context is {result.largest_batch}"
         )
     return tuple(found)
+
+
+def notes_of_lying(result: InferenceResult) -> tuple[str, ...]:
+    """The same without whether it fits."""
+    kinds = (_padded(result), _repeated(result), _experts(result))
+    return (*result.study.model.notes, *(note for notes in kinds for note in notes))
 
 
 def _padded(result: InferenceResult) -> Iterator[str]:

@@ -16,6 +16,7 @@ from symscale.algebra.substitution import exact
 from symscale.algebra.symbols import B, T
 from symscale.algebra.table import Table
 from symscale.algebra.time import HBM, MATH
+from symscale.studies.inference_numbers import padded, whole
 from symscale.studies.inference_result import as_float
 
 if TYPE_CHECKING:
@@ -129,18 +130,35 @@ def prefill(
     >>> prefill(found, 8192).bottleneck
     'math'
     """
-    longest = result.study.model.context
-    if not exact(prompt, "prompt").is_integer:
-        raise SymbolError(f"prompt = {prompt}: a whole number is wanted")
-    if longest is not None and prompt > longest and not result.asked.get("beyond"):
+    length = checked_prompt(result, prompt, mfu)
+    parts = prompts_at_once(result)
+    count = parts if prompts is None else whole(prompts, "prompts")
+    if count % parts:
+        raise SymbolError(
+            f"{count} prompts are cut over {parts} parts of the batch; {padded(count, parts)} "
+            "is the next number that they divide"
+        )
+    return Prefill(result, length, count, None if mfu is None else float(mfu))
+
+
+def prompts_at_once(result: InferenceResult) -> int:
+    """As many prompts as a layout cuts the batch into parts."""
+    return prod(result.mesh.get(name, 1) for name in result.study.layout.batch)
+
+
+def checked_prompt(result: InferenceResult, prompt: Any, mfu: Any = None) -> int:
+    """The tokens of a prompt that a model can have.
+
+    Raises:
+        ModelError: for a prompt longer than the model's context.
+        SymbolError: for a number that is not whole, or a utilisation not in (0, 1].
+    """
+    longest, length = result.study.model.context, whole(prompt, "prompt")
+    if longest is not None and length > longest and not result.asked.get("beyond"):
         raise ModelError(
             f"prompt {prompt}: {result.study.model.name} is made for sequences of at most "
             f"{longest} tokens"
         )
-    if mfu is not None and not 0 < mfu <= 1:
+    if mfu is not None and exact(mfu, "mfu") > 1:
         raise SymbolError(f"mfu = {mfu}: a share above 0 and at most 1 is wanted")
-    parts = prod(result.mesh.get(name, 1) for name in result.study.layout.batch)
-    count = parts if prompts is None else prompts
-    if count % parts:
-        raise SymbolError(f"{count} prompts are cut over {parts} parts of the batch")
-    return Prefill(result, int(prompt), int(count), mfu)
+    return length

@@ -113,6 +113,21 @@ def served_ends(program: Program, types: Types, rows: Expr, last: Expr) -> Serve
     return Served(made, Integer(1))
 
 
+def ends_apart(ends: Served) -> tuple[Served, Served]:
+    """Embedding and head as two programs, as the first and the last stage of a pipeline have them.
+
+    A table that both use is in both.
+    """
+    program, below = ends.program, _below_head(ends.program)
+    parts = []
+    for first in (True, False):
+        ops = tuple(op for op in program.ops if (op.output.name in below) == first)
+        names = {array.name for op in ops for array in op.inputs}
+        inputs = tuple(name for name in program.inputs if name in names)
+        parts.append(replace(ends, program=Program(ops, inputs, program.fused)))
+    return parts[0], parts[1]
+
+
 def _below_head(program: Program) -> frozenset[str]:
     """Arrays that follow from the looked-up tokens."""
     reached = {name for name in program.inputs if name != "Last"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 from sympy import Expr, Float, Symbol
 
 from symscale.algebra.errors import HardwareError
+from symscale.algebra.links import Network
 from symscale.algebra.substitution import evaluate, exact
 from symscale.algebra.symbols import B, axis
 from symscale.algebra.table import Table
 from symscale.algebra.time import HBM, MATH, Overlap
 from symscale.hardware.chip import Chip
 from symscale.hardware.placement import Placement
-from symscale.studies.inference_kernels import Method
+from symscale.studies.inference_kernels import Method, Pass
 from symscale.studies.inference_notes import notes_of
 
 if TYPE_CHECKING:
@@ -39,6 +40,39 @@ def as_float(expr: Expr, values: Mapping[Symbol, Expr]) -> float:
         evaluate(expr, values)
     chosen = {key: Float(values[key]) for key in expr.free_symbols}
     return float(expr.xreplace(chosen).doit())
+
+
+def cost_per_million(chip: Chip, tokens_per_second: float) -> float | None:
+    """US dollars for a million tokens at so many a second for each chip; None without a price."""
+    try:
+        price = float(chip.price.value)
+    except HardwareError:
+        return None
+    return price / 3600 / tokens_per_second * 1e6
+
+
+def bottleneck_of(
+    step: Pass,
+    network: Network,
+    method: Method,
+    on_chip: bool,
+    number: Callable[[Expr], float],
+) -> str:
+    """What sets the pace of a pass: ``math``, ``hbm``, or the mesh axes of a communication."""
+    bound = {MATH: 0.0, HBM: 0.0}
+    for one in step.kernels:
+        math, hbm = number(one.count * one.math), number(one.count * one.hbm(on_chip))
+        bound[MATH if math > hbm else HBM] += max(math, hbm)
+    compute = number(step.compute(method, on_chip))
+    if method == "aggregate":
+        math, weights = number(step.products), number(step.all_weights)
+        cache = compute - max(math, weights)
+        bound = {MATH: math, HBM: cache} if math > weights else {HBM: weights + cache}
+    comms = {name: number(value) for name, value in step.comms(network).items()}
+    slowest = max(comms, key=lambda name: comms[name], default="")
+    if slowest and comms[slowest] > compute:
+        return slowest
+    return max(bound, key=lambda name: bound[name])
 
 
 @dataclass(frozen=True)
@@ -117,11 +151,7 @@ class InferenceResult:
     @property
     def cost_per_million_tokens(self) -> float | None:
         """US dollars for a million generated tokens at the price on file; None without one."""
-        try:
-            price = float(self.chip.price.value)
-        except HardwareError:
-            return None
-        return price / 3600 / self.tokens_per_second_per_chip * 1e6
+        return cost_per_million(self.chip, self.tokens_per_second_per_chip)
 
     @cached_property
     def kernels(self) -> tuple[tuple[str, float, float], ...]:
@@ -148,24 +178,8 @@ class InferenceResult:
     @property
     def bottleneck(self) -> str:
         """What sets the pace: ``math``, ``hbm``, or the mesh axes of a communication."""
-        bound = {MATH: 0.0, HBM: 0.0}
-        for _, math, hbm in self.kernels:
-            bound[MATH if math > hbm else HBM] += max(math, hbm)
-        if self.method == "aggregate":
-            math, weights = map(
-                self.number, (self.study.step.products, self.study.step.all_weights)
-            )
-            cache = self.number(self._compute) - max(math, weights)
-            bound = {MATH: math, HBM: cache} if math > weights else {HBM: weights + cache}
-        compute = max(bound, key=lambda name: bound[name])
-        slowest = max(self.comms, key=lambda name: self.comms[name], default="")
-        if slowest and self.comms[slowest] > self.number(self._compute):
-            return slowest
-        return compute
-
-    @property
-    def _compute(self) -> Expr:
-        return self.study.step.compute(self.method, self.on_chip)
+        step, network = self.study.step, self.study.network
+        return bottleneck_of(step, network, self.method, self.on_chip, self.number)
 
     @property
     def kv_bytes(self) -> int:
