@@ -44,7 +44,8 @@ class Kernel:
 
     ``math`` is in seconds; ``weights`` (what is read of them), ``cache`` (keys, values and states,
     read or written), ``activations`` and ``tables`` (whole tables of which rows are looked up) in
-    bytes. ``attention``: it meets cached keys, or keeps a state.
+    bytes; ``gathered`` are the bytes of its weights that other devices hold and that are gathered
+    for it. ``attention``: it meets cached keys, or keeps a state.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Kernel:
     activations: Expr
     tables: Expr
     attention: bool
+    gathered: Expr = S.Zero
 
     def hbm(self, on_chip: bool) -> Expr:
         """Seconds of HBM traffic; activations may stay on chip."""
@@ -68,7 +70,7 @@ class Kernel:
     def put(self, values: Mapping[Symbol, Any]) -> Kernel:
         """The same with numbers for some symbols."""
         swap = {key: sympify(value, strict=True) for key, value in values.items()}
-        names = ("count", "math", "weights", "cache", "activations", "tables")
+        names = ("count", "math", "weights", "cache", "activations", "tables", "gathered")
         return replace(self, **{name: getattr(self, name).xreplace(swap) for name in names})
 
 
@@ -215,7 +217,15 @@ class _Counted:
             activations=found.get("activations", S.Zero),
             tables=found.get("tables", S.Zero),
             attention=met,
+            gathered=Add(*(self.gathered(array) for array, _ in arrays.values())),
         )
+
+    def gathered(self, array: Array) -> Expr:
+        """Bytes of a weight that are here for this kernel alone."""
+        if array.name not in self.sharded.program.weights:
+            return S.Zero
+        held = self.sharded.sharding(array.name)
+        return S.Zero if array.sharding == held.sharding else array.bytes - held.bytes
 
     def math(self, step: Compute) -> Expr:
         if not isinstance(step.op, Einsum):

@@ -14,6 +14,8 @@ from typing import Literal
 from symscale.algebra.errors import StrategyError, near
 from symscale.arrays.array import Array
 from symscale.models.params import component_of
+from symscale.programs.ops import Lookup
+from symscale.programs.program import Program
 from symscale.programs.sharded import ShardedProgram
 from symscale.studies.inference_mix import mixed
 from symscale.studies.inference_program import Served, base, is_keys
@@ -93,7 +95,18 @@ class ServingLayout:
             else self.activation(array, name in served.attention)
             for name, array in program.arrays.items()
         }
-        return ShardedProgram(program, MappingProxyType(placed))
+        return ShardedProgram(program, MappingProxyType(placed | self._whole_ids(program)))
+
+    def _whole_ids(self, program: Program) -> dict[str, Array]:
+        """Ids that look up a table cut along D: where X cuts the batch, too, all have all of them.
+
+        They are few bytes: a device looks up its part of every row, and rows are exchanged, so that
+        no table is gathered.
+        """
+        if not set(self.rows) & set(self.batch):
+            return {}
+        looks = (op for op in program.ops if isinstance(op, Lookup))
+        return {op.inputs[0].name: op.inputs[0].placed({}) for op in looks}
 
     def weight(self, array: Array) -> Array:
         """A weight: vectors along D lie as the activations that they meet."""

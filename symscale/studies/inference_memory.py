@@ -34,8 +34,8 @@ class ServingMemory(Mapping[str, Expr]):
     """Bytes on a device by kind, for ``B`` sequences of ``S`` tokens in flight.
 
     ``weights``; ``cache``, keys and values; ``state`` of recurrent layers; ``working``, the most
-    that one kernel reads and writes besides those. ``kept`` are the cached arrays with how often a
-    model has them.
+    that one kernel reads and writes besides those (of gathered weights, one kernel's). ``kept`` are
+    the cached arrays with how often a model has them.
     """
 
     weights: Expr
@@ -189,6 +189,18 @@ def weights_of(served: Served, layout: ServingLayout) -> Mapping[str, Expr]:
 
 
 def _working(step: Pass) -> Expr:
-    """The arrays of the largest kernel; all grow with the batch, so that it is factored out."""
-    each = {cancel(one.activations / B) for one in step.kernels if one.activations != 0}
-    return B * Maximum(*each) if each else S.Zero
+    """The arrays of the largest kernel, with the weights that are gathered for it alone.
+
+    Activations all grow with the batch, so that it is factored out.
+    """
+    arms: dict[Expr, dict[Expr, None]] = {}
+    for one in step.kernels:
+        if one.activations != 0 or one.gathered != 0:
+            arms.setdefault(one.gathered, {})[cancel(one.activations / B)] = None
+    each = [B * _largest(rows) + weights for weights, rows in arms.items()]
+    return _largest(each) if each else S.Zero
+
+
+def _largest(amounts: Iterable[Expr]) -> Expr:
+    unlike = tuple(dict.fromkeys(amounts))
+    return unlike[0] if len(unlike) == 1 else Maximum(*unlike)

@@ -163,7 +163,8 @@ class Pipelined:
             {kind: round(float(evaluate(e, values))) for kind, e in held.by_kind.items()}
             for held in self.held.values()
         ]
-        return MappingProxyType(max(found, key=_total))
+        fullest: dict[str, int] = max(found, key=_total)
+        return MappingProxyType(fullest)
 
     @property
     def memory_bytes(self) -> int:
@@ -281,7 +282,7 @@ class Pipelined:
         }
 
 
-def _total(kinds: Mapping[str, int]) -> int:
+def _total(kinds: dict[str, int]) -> int:
     return sum(kinds.values())
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from symscale import inference, model
 from symscale.algebra.errors import HardwareError
-from symscale.algebra.symbols import X, Y, Z
+from symscale.algebra.symbols import B, D, X, Y, Z
 from symscale.models.model import Model
 from symscale.studies.inference_fit import fit
 from symscale.studies.inference_result import InferenceResult
@@ -235,3 +235,27 @@ def test_chips_for_the_weights_have_only_their_usable_share() -> None:
     usable = 40 * 10**9
     found = fit(study, "h100", share=0.5)
     assert found.chips_for_weights == -(-found.weight_bytes // usable) == 4
+
+
+def test_gathered_weights_are_held_while_they_are_used() -> None:
+    """Weight-gathered Llama 3 70B, X=8, Y=2: the head gathered along X is what takes most."""
+    study = inference("llama-3-70b", strategy="wg")
+    made = study.at("tpu-v5p", X=8, Y=2, batch=64, context=1024)
+    head = 128256 * 8192 * 2 / 2 * 7 / 8
+    assert head < made.memory["working"] < head * 1.01
+    assert made.again(batch=made.largest_batch).fits
+    assert not made.again(batch=made.largest_batch + 1).fits
+    layer = [one for one in study.step.kernels if one.name == "Up"]
+    assert layer[0].gathered.subs({X: 8, Y: 2}) == 8192 * 28672 * 7 // 8
+    stationary = inference("llama-3-70b", strategy="2d").step.kernels
+    assert all(one.gathered == 0 for one in stationary)
+
+
+def test_a_lookup_gathers_no_table() -> None:
+    """Rows are exchanged, not the table: 2 B D/X bytes instead of 2 D V/Y."""
+    study = inference("llama-3-70b", strategy="wg")
+    ends = [one.move for one in study.step.exchanges if one.count == 1]
+    gathered = [move.after.name for move in ends if move.kind == "AllGather"]
+    assert gathered == ["Head"]
+    rows = [move.volume for move in ends if move.kind == "AllToAll"]
+    assert rows == [2 * B * D / X]
