@@ -186,7 +186,7 @@ def _study(options: argparse.Namespace) -> Inference:
     """What serves, as the options have it."""
     from symscale.studies.inference import inference
 
-    return inference(
+    found = inference(
         options.model,
         weights=_weights(options),
         kv=options.kv,
@@ -195,6 +195,9 @@ def _study(options: argparse.Namespace) -> Inference:
         cache=options.cache,
         absorbed=not options.naive,
     )
+    if options.naive and not found.latent:
+        raise SymbolError(f"--naive is for latent attention; {found.model.name} has none")
+    return found
 
 
 def _weights(options: argparse.Namespace) -> Weights:

@@ -68,6 +68,8 @@ int32, int8, int4; did you mean fp8 or bf16?
     """
     if isinstance(name, DType):
         return name
+    if not isinstance(name, str):
+        raise NotationError(f"dtype {name!r}: a name is wanted, such as 'bf16'")
     key = _ALIASES.get(name, name)
     if key not in DTYPES:
         raise NotationError(

@@ -77,6 +77,8 @@ def storage_format(name: str | Format) -> Format:
     """
     if isinstance(name, Format):
         return name
+    if not isinstance(name, str):
+        raise ModelError(f"storage format {name!r}: a name is wanted, such as 'int8'")
     if name not in FORMATS:
         raise ModelError(
             f"unknown storage format {name!r}; known: {', '.join(FORMATS)}{near(name, FORMATS)}"

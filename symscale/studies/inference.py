@@ -71,8 +71,13 @@ class Inference:
     @cached_property
     def programs(self) -> Decoder:
         """The model's programs; latent attention absorbs its matrices in generation."""
-        latent = self.absorbed and bool(self.model.config.body.find(Latent))
-        return decoder(self.model.config, absorbed=True) if latent else self.model.programs
+        absorbed = self.absorbed and self.latent
+        return decoder(self.model.config, absorbed=True) if absorbed else self.model.programs
+
+    @property
+    def latent(self) -> bool:
+        """Whether keys and values are made of latent vectors, which alone are cached."""
+        return bool(self.model.config.body.find(Latent))
 
     @cached_property
     def types(self) -> Types:
@@ -289,6 +294,8 @@ def inference(
     131072*B*S/Y
     """
     found = find_model(model)
+    if not isinstance(absorbed, bool):
+        raise ModelError(f"absorbed = {absorbed!r}: True or False is wanted")
     if not found.programs.kinds or found.programs.encoder:
         raise ModelError(f"{found.name}: only decoders are served; it has an encoder")
     formats = _formats(found, weights)

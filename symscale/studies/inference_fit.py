@@ -233,6 +233,9 @@ def fit(
     >>> found.weight_bytes, found.chips_for_weights, found.chips
     (141107412992, 2, 2)
     """
+    for name in ("chips", "X", "Y", "Z"):
+        if name in numbers:
+            raise SymbolError(f"fit finds the number of chips and their mesh; leave {name} out")
     found = find_chip(chip)
     total = int(evaluate(whole_weights(study), study.model))
     room = usable_bytes(found, numbers.get("share", 1.0), numbers.get("buffers", 0))
@@ -273,8 +276,6 @@ def _tried(
     study: Inference, chip: Chip, count: int, asked: Mapping[str, Any]
 ) -> tuple[InferenceResult | None, Exception | None]:
     """A step on so many chips, or why there is none."""
-    if "chips" in asked:
-        raise SymbolError("fit finds the number of chips; leave chips out")
     try:
         return study.at(chip, chips=count, **asked), None
     except MissingFigure:

@@ -268,6 +268,8 @@ wg, ep; did you mean tp or ep?
         raise StrategyError(f"cache cut {cache!r} is none of {', '.join(CACHE_CUTS)}")
     if isinstance(name, ServingLayout):
         return replace(name, cache=cache)
+    if not isinstance(name, str):
+        raise StrategyError(f"serving strategy {name!r}: one of {', '.join(LAYOUTS)} is wanted")
     key = name.lower().replace(" ", "")
     if key not in LAYOUTS:
         raise StrategyError(

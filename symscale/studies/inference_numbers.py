@@ -30,7 +30,7 @@ def usable_bytes(chip: Chip, share: Any = 1.0, buffers: Any = 0) -> int:
     if part > 1:
         raise SymbolError(f"share = {share}: above 0 and at most 1 is wanted")
     room = int(floor(part * chip.hbm_bytes))
-    aside = 0 if type(buffers) is int and buffers == 0 else whole(buffers, "buffers")
+    aside = 0 if not isinstance(buffers, bool | str) and buffers == 0 else whole(buffers, "buffers")
     if aside >= room:
         raise SymbolError(
             f"buffers of {aside} bytes: {room} bytes of a chip may be filled, so that "

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from symscale import inference, model
-from symscale.algebra.errors import HardwareError
+from symscale.algebra.errors import HardwareError, SymscaleError
 from symscale.algebra.symbols import B, D, X, Y, Z
 from symscale.models.model import Model
 from symscale.studies.inference_fit import fit
 from symscale.studies.inference_result import InferenceResult
 from tests.models.cases import given, gpt2, llama, right, wrong
+from tests.test_cli import refused
 
 TRUTH = Path(__file__).parents[1] / "truth" / "cases_inference.json"
 CASES = {row["id"]: row for row in json.loads(TRUTH.read_text("utf-8"))["cases"]}
@@ -259,3 +260,69 @@ def test_a_lookup_gathers_no_table() -> None:
     assert gathered == ["Head"]
     rows = [move.volume for move in ends if move.kind == "AllToAll"]
     assert rows == [2 * B * D / X]
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"buffers": "a"}, "buffers = 'a': a number"),
+        ({"buffers": 1.5}, "buffers = 1.5: a whole number"),
+        ({"buffers": 10**12}, "79999999999 is the most"),
+        ({"buffers": -1}, "above zero"),
+        ({"layout": 3}, "layout 3"),
+        ({"M_Y": "a"}, "M_Y = 'a': a number"),
+        ({"M_Y": 1.5}, "M_Y = 1.5: a whole number"),
+        ({"beyond": "x"}, "beyond = 'x': True or False"),
+        ({"replicas": 3}, "2 is the largest number below that shares it, 6 the next batch"),
+        ({"replicas": 4, "batch": 8}, "2 is the largest number below that shares them"),
+        ({"batch": [1]}, "batch ="),
+        ({"chips": 1.5}, "chips = 1.5: a whole number"),
+    ],
+)
+def test_wrong_numbers_are_refused_in_one_line(how: dict[str, Any], words: str) -> None:
+    study = inference("llama-3-8b")
+    asked = {"chips": 2, "batch": 4, "context": 64, **how}
+    with pytest.raises(SymscaleError, match=words) as caught:
+        study.at("h100", **asked)
+    assert "\n" not in str(caught.value)
+    assert study.at("h100", chips=2.0, batch=4.0, context=64.0).chips == 2  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"weights": 5}, "storage format 5"),
+        ({"weights": ["int8"]}, "storage format"),
+        ({"weights": {"mlp": 5}}, "storage format 5"),
+        ({"kv": 5}, "dtype 5"),
+        ({"compute": 5}, "dtype 5"),
+        ({"strategy": 5}, "serving strategy 5: one of tp"),
+        ({"absorbed": "x"}, "absorbed = 'x'"),
+    ],
+)
+def test_wrong_kinds_of_words_are_refused_in_one_line(how: dict[str, Any], words: str) -> None:
+    with pytest.raises(SymscaleError, match=words):
+        inference("llama-3-8b", **how)
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        (("--mfu", "0.5"), "--mfu says nothing without --prefill"),
+        (("--naive",), "--naive is for latent attention; llama-3-8b has none"),
+        (("--buffers", "1e12"), "79999999999 is the most"),
+        (("--replicas", "3"), "2 is the largest number below"),
+        (("--layout", "Y=2"), "no torus"),
+    ],
+)
+def test_options_that_say_nothing_are_refused(
+    capsys: pytest.CaptureFixture[str], how: tuple[str, ...], words: str
+) -> None:
+    ask = ("serve", "llama-3-8b", "--chip", "h100", "--chips", "2", "--batch", "4",
+           "--context", "64")  # fmt: skip
+    assert words in refused(capsys, *ask, *how)
+
+
+def test_fit_finds_the_mesh() -> None:
+    with pytest.raises(SymscaleError, match="leave Y out"):
+        fit(inference("llama-3-8b"), "h100", Y=2)
