@@ -172,6 +172,11 @@ class BatchingResult(Numbers):
         """The mean seconds between two tokens over those without prefills."""
         return self.number(self.of.slowdown)
 
+    @property
+    def longest_gap(self) -> float:
+        """The longest wait between two tokens, in seconds: a prefill came in between."""
+        return self.number(self.of.longest_gap)
+
     def table(self) -> Table:
         """The numbers that can be had."""
         rows: list[tuple[str, str | float]] = [

@@ -8,18 +8,21 @@ from functools import cached_property
 from os import PathLike
 from typing import Any
 
-from sympy import Expr, Symbol, cancel, expand, factor, sympify
+from sympy import Expr, S, Symbol, cancel, expand, factor, sympify
 
 from symscale.algebra.derivation import Derivation
 from symscale.algebra.errors import SymbolError
-from symscale.algebra.substitution import bindings, evaluate
-from symscale.algebra.symbols import b, to_latex
+from symscale.algebra.maximum import Maximum
+from symscale.algebra.substitution import bindings, evaluate, exact
+from symscale.algebra.symbols import B, T, b, to_latex
 from symscale.algebra.table import Table
 from symscale.arrays.dtype import DType
 from symscale.models.model import Model
 from symscale.models.model import model as find_model
 from symscale.solve.answer import Crossover
 from symscale.solve.crossover import crossover
+from symscale.studies.inference_result import InferenceResult
+from symscale.studies.serving.batching import Batching
 from symscale.studies.serving.numbers import Numbers
 from symscale.studies.serving.prompts import prompt_flops, prompt_seconds
 from symscale.studies.serving.words import (
@@ -88,8 +91,12 @@ class Prefix:
 
     @property
     def displaced(self) -> Expr:
-        """The share of a server's places that a kept prefix takes: of b whole sequences' room."""
-        return PREFIX / (b * (S_IN + S_OUT))
+        """The share of a server's room that a kept prefix takes: of b whole sequences' tokens.
+
+        >>> Prefix(S_IN, S_IN, S_IN, S_IN).displaced
+        S_prefix/(b*(S_in + S_out))
+        """
+        return PREFIX / Batching().reserved
 
     @cached_property
     def worth_keeping(self) -> Crossover:
@@ -170,28 +177,45 @@ class PrefixResult(Numbers):
     @property
     def smallest_link(self) -> float:
         """Bytes/s from which on fetching the prefix beats reading it; infinite if it never does."""
-        saved = self.saved_seconds
-        needed = self.number(PREFIX * self.of.token_bytes)
-        return needed / saved if saved > 0 else float("inf")
+        if self.saved_seconds <= 0:
+            return float("inf")
+        return self.number(self.of.worth_loading.at(self.values).threshold)
+
+    @property
+    def longest_kept(self) -> float | None:
+        """Seconds between two uses up to which a prefix earns its room.
+
+        None without numbers for the server's sequences ``b`` and their answers ``S_out``.
+        """
+        if not {b, S_OUT} <= set(self.values):
+            return None
+        if self.saved_seconds <= 0:
+            return 0.0
+        return self.number(self.of.worth_keeping.at(self.values).threshold)
 
     def table(self) -> Table:
         """The numbers."""
-        return Table(
-            ("", "value"),
-            (
-                ("hit rate", self.hit_rate),
-                ("FLOPs saved by a hit", self.saved_flops),
-                ("seconds to a first token", self.seconds),
-                ("seconds saved by a hit", self.saved_seconds),
-                ("bytes of cache saved", self.saved_bytes),
-                ("worth fetching from, bytes/s", self.smallest_link),
-            ),
-        )
+        rows: list[tuple[str, str | float]] = [
+            ("hit rate", self.hit_rate),
+            ("FLOPs saved by a hit", self.saved_flops),
+            ("seconds to a first token", self.seconds),
+            ("seconds saved by a hit", self.saved_seconds),
+            ("bytes of cache saved", self.saved_bytes),
+            ("worth fetching from, bytes/s", self.smallest_link),
+        ]
+        if self.longest_kept is not None:
+            rows.append(("worth keeping between uses up to, s", self.longest_kept))
+        return Table(("prefix cache", "value"), tuple(rows))
 
     def to_dict(self) -> dict[str, Any]:
-        """The numbers, for JSON."""
+        """The numbers, for JSON; null where there is none."""
         names = ("hit_rate", "saved_flops", "seconds", "saved_seconds", "saved_bytes")
-        return {name: getattr(self, name) for name in names}
+        link = self.smallest_link
+        return {
+            **{name: getattr(self, name) for name in names},
+            "smallest_link_bytes_per_s": None if link == float("inf") else link,
+            "longest_kept_s": self.longest_kept,
+        }
 
 
 def prefix_cache(
@@ -214,4 +238,40 @@ def prefix_cache(
         whole_flops=prompt_flops(found),
         rest_flops=prompt_flops(found, cached=PREFIX),
         token_bytes=sympify(found.kv_bytes_per_token(kv).xreplace(dict(found)), strict=True),
+    )
+
+
+def placed_prefix(found: InferenceResult, mfu: float | None = None) -> Prefix:
+    """What a shared prefix saves on a server, its prompts read as its own prefill reads them.
+
+    Seconds are the arithmetic of the prefill's kernels, or of reading the weights if that is more;
+    what moves between chips is left out. The arithmetic of the tokens that are found is left out,
+    all but the one product that gives a prompt its logits.
+
+    Args:
+        found: the server.
+        mfu: the share of the peak that arithmetic reaches.
+
+    >>> from symscale.studies.inference import inference
+    >>> server = inference("llama-3-8b").at("h100", chips=1, batch=8, context=4096)
+    >>> made = placed_prefix(server).at(S_in=4096, S_prefix=2048, m_reuse=2)
+    >>> round(made.hit_rate, 3), made.saved_seconds < made.seconds
+    (0.25, True)
+    """
+    study, model = found.study, found.study.model
+    fixed = {key: value for key, value in found.values.items() if key not in (B, T)}
+
+    def read(expr: Expr, tokens: Expr) -> Expr:
+        return expr.xreplace(fixed).xreplace({B: tokens, T: tokens})
+
+    reach = S.One if mfu is None else 1 / exact(mfu, "mfu")
+    arithmetic, weights = study.prefill.total("math") * reach, study.prefill.all_weights
+    logits = read(arithmetic, T).subs(T, 0)  # what is left of a prompt of no tokens
+    rest = read(arithmetic, S_IN) - (read(arithmetic, PREFIX) - logits)
+    return Prefix(
+        whole=Maximum(read(arithmetic, S_IN), read(weights, S_IN)),
+        rest=Maximum(rest, read(weights, S_IN - PREFIX)),
+        whole_flops=prompt_flops(model),
+        rest_flops=prompt_flops(model, cached=PREFIX),
+        token_bytes=sympify(model.kv_bytes_per_token(study.kv).xreplace(dict(model)), strict=True),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
@@ -12,13 +13,22 @@ from typing import Any
 
 from sympy import Add, Expr, Symbol, ceiling
 
-from symscale.algebra.errors import HardwareError, ModelError, ShardingError, SymbolError
+from symscale.algebra.errors import (
+    HardwareError,
+    ModelError,
+    ShardingError,
+    SymbolError,
+    SymscaleError,
+)
+from symscale.algebra.substitution import exact
 from symscale.algebra.symbols import B, W_hbm, b
 from symscale.algebra.symbols import S as KEYS
 from symscale.hardware.chip import Chip
 from symscale.hardware.chips import chip as find_chip
+from symscale.hardware.figure import MissingFigure
 from symscale.models.model import Model
 from symscale.models.model import model as find_model
+from symscale.models.storage import Format, storage_format
 from symscale.studies.inference import Inference, Weights, inference
 from symscale.studies.inference_at import cache_cuts
 from symscale.studies.inference_kernels import Method
@@ -98,7 +108,7 @@ def served_options(
     """Every mesh that a model's layout can have on each number of chips.
 
     Where ways are left beyond the key/value heads, the cache is repeated in one option and dealt
-    out by sequences in another.
+    out by sequences in another. A mesh that the chip's network cannot have is left out.
 
     Args:
         study: a model with its types and layout.
@@ -108,46 +118,82 @@ def served_options(
 
     Raises:
         ShardingError: for chips that no mesh of the layout divides the model's dims by.
+        HardwareError: where the network can have none of the meshes.
 
     >>> llama = inference("llama-3-70b", weights="int8", kv="int8")
     >>> [o.name for o in served_options(llama, "tpu-v5e", (8, 16))]
     ['Y=8', 'Y=8, Z=2', 'Y=8, Z=2, cache by batch']
     """
-    found_chip = find_chip(chip)
     made: dict[str, Option] = {}
+    wrong: SymscaleError | None = None
     for count in chips:
         for mesh in meshes(study, count):
-            for beyond in cache_cuts(study, mesh):
-                lies = study.with_cache(beyond)
-                try:
-                    found = lies.at(found_chip, batch=1, context=1, **mesh, **how)
-                except ShardingError:
-                    continue
-                cut = ", cache by batch" if beyond == "batch" else ""
-                name = ", ".join(f"{axis}={size}" for axis, size in mesh.items()) + cut
-                made.setdefault(name, option_of(found, name))
+            try:
+                for option in mesh_options(study, chip, mesh, **how):
+                    made.setdefault(option.name, option)
+            except MissingFigure:
+                raise
+            except (ShardingError, HardwareError) as error:
+                wrong = wrong or error
+    if not made and wrong is not None:
+        raise wrong
     return tuple(made.values())
 
 
-def _said(weights: Weights) -> str:
-    """Formats of weights in a word or a few."""
-    if weights is None or isinstance(weights, str):
-        return weights or "own"
-    if not isinstance(weights, Mapping):
-        return weights.name
-    return " ".join(f"{part} {_said(kind)}" for part, kind in weights.items())
+def mesh_options(
+    study: Inference, chip: str | PathLike[str] | Chip, mesh: Mapping[str, int], **how: Any
+) -> tuple[Option, ...]:
+    """One mesh, with every way in which the cache can lie on it.
+
+    Raises:
+        SymscaleError: as :meth:`Inference.at`.
+
+    >>> [o.name for o in mesh_options(inference("llama-3-8b"), "h100", {"Y": 8})]
+    ['Y=8']
+    """
+    found_chip = find_chip(chip)
+    made = []
+    for beyond in cache_cuts(study, mesh):
+        found = study.with_cache(beyond).at(found_chip, batch=1, context=1, **mesh, **how)
+        made.append(option_of(found, mesh_name(found)))
+    return tuple(made)
+
+
+def mesh_name(found: InferenceResult) -> str:
+    """A mesh in a word or a few, and where the cache lies on it."""
+    where = {"heads": "", "batch": ", cache by batch", "sequence": ", cache by keys"}
+    alone = found.batch_step == 1 and found.study.layout.cache == "batch"
+    cut = "" if alone else where[found.study.layout.cache]
+    return ", ".join(f"{axis}={size}" for axis, size in found.mesh.items()) + cut
+
+
+def types_name(study: Inference) -> str:
+    """How weights and cache are stored, and the layout, in a few words.
+
+    >>> types_name(inference("mixtral-8x7b", {"experts": "fp8"}, "int8"))
+    'experts fp8, int8 cache, tp'
+    """
+    if study.formats == inference(study.model).formats and len(set(study.formats.values())) > 1:
+        return f"own, {study.kv.name} cache, {study.layout.name}"
+    known = study.model.params.components
+    kinds = {part: kind.name for part, kind in study.formats.items() if part in known}
+    common = Counter(kinds.values()).most_common(1)[0][0]
+    apart = [f"{part} {kind}" for part, kind in kinds.items() if kind != common]
+    rest = [] if common == storage_format(study.model.config.dtype).name else [f"others {common}"]
+    stored = " ".join((*apart, *rest)) if apart else common
+    return f"{stored}, {study.kv.name} cache, {study.layout.name}"
 
 
 def sweep(
     model: Source,
     chip: str | PathLike[str] | Chip,
     *,
-    chips: Sequence[int],
-    batch: Sequence[int] | Any,
-    context: Sequence[int] | Any,
-    weights: Sequence[Weights] = (None,),
-    kv: Sequence[str] = ("bf16",),
-    strategy: Sequence[str] = ("tp",),
+    chips: int | Sequence[int],
+    batch: int | Sequence[int] | Any,
+    context: int | Sequence[int] | Any,
+    weights: Weights | Sequence[Weights] = (None,),
+    kv: str | Sequence[str] = ("bf16",),
+    strategy: str | Sequence[str] = ("tp",),
     compute: str | None = None,
     cache: CacheCut | None = None,
     absorbed: bool = True,
@@ -156,6 +202,8 @@ def sweep(
     **how: Any,
 ) -> Sweep:
     """Generation at every batch, context, number of chips, mesh and types.
+
+    Of everything that is swept, one or several may be given.
 
     Args:
         model: a name of the zoo, a configuration, or a model.
@@ -178,26 +226,46 @@ def sweep(
         ModelError: for an unknown model, or a context beyond the model's.
         ShardingError: for chips that no mesh divides the model's dims by.
 
-    >>> found = sweep("llama-3-8b", "tpu-v5e", chips=(1, 8), batch=(1, 8), context=[4096],
-    ...               weights=("int8",))
+    >>> found = sweep("llama-3-8b", "tpu-v5e", chips=(1, 8), batch=(1, 8), context=4096,
+    ...               weights="int8")
     >>> found.best(within=0.003).option.name
     'int8, bf16 cache, tp, Y=8'
     """
     known = find_model(model)
     found_chip = find_chip(chip)
     made: list[Option] = []
-    for stored, cached, layout in product(weights, kv, strategy):
+    for count in _each(chips):
+        if not exact(count, "chips").is_integer:
+            raise SymbolError(f"chips = {count}: a whole number is wanted")
+    every = product(_each(weights), _each(kv), _each(strategy))
+    for stored, cached, layout in every:
         study = inference(known, stored, cached, compute, layout, cache, absorbed=absorbed)
-        head = f"{_said(stored)}, {cached} cache, {layout}"
-        for option in served_options(study, found_chip, chips, method=method, **how):
+        head = types_name(study)
+        for option in served_options(study, found_chip, _each(chips), method=method, **how):
             made.append(replace(option, name=f"{head}, {option.name}"))
     if not made:
         raise SymbolError("nothing to sweep: give chips, weights, kv and strategy at least one")
     found = sweep_options(made, batch, context, progress)
-    longest = known.context
-    if longest is not None and found.context.max() > longest:
-        raise ModelError(
-            f"context {int(found.context.max())}: {known.name} is made for sequences of at most "
-            f"{longest} tokens"
-        )
+    check_contexts(known, found, bool(how.get("beyond")))
     return found
+
+
+def check_contexts(model: Model, found: Sweep, beyond: bool) -> None:
+    """Refuse a context beyond the model's, unless it is to be counted.
+
+    Raises:
+        ModelError: for such a context.
+    """
+    longest = model.context
+    if longest is not None and found.context.max() > longest and not beyond:
+        raise ModelError(
+            f"context {int(found.context.max())}: {model.name} is made for sequences of at most "
+            f"{longest} tokens (beyond=True or --beyond counts longer ones)"
+        )
+
+
+def _each(given: Any) -> tuple[Any, ...]:
+    """One or several of something, as several: a word and a mapping are one."""
+    if isinstance(given, str | Mapping | Format) or not isinstance(given, Iterable):
+        return (given,)
+    return tuple(given)

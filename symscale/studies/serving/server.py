@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from symscale.algebra.errors import ShardingError, SymscaleError
+from symscale.algebra.errors import SymscaleError
 from symscale.studies.inference_result import InferenceResult
 
 _MOST_DOUBLINGS = 10
@@ -58,27 +58,13 @@ class Server:
     def replicated(self, count: int, batch: int | None = None) -> InferenceResult:
         """So many replicas in all, each like one of these; sequences are dealt out evenly.
 
-        The batch is filled up to what each replica can share out among its chips.
+        The batch is filled up to a multiple of the replicas.
 
         Raises:
-            SymscaleError: where a replica's share of the batch cannot be cut.
+            SymscaleError: as the question itself.
         """
         each = math.ceil((batch or self.found.batch) / count)
-        kept = {"chips": self.chips_each * count, "replicas": count}
-        try:
-            return self.again(batch=each * count, **kept)
-        except ShardingError:
-            full = math.ceil(each / self._ways) * self._ways
-            if full == each:
-                raise
-            return self.again(batch=full * count, **kept)
-
-    @property
-    def _ways(self) -> int:
-        """What a replica's batch is a multiple of."""
-        found = self.found
-        cut = prod(found.mesh.get(name, 1) for name in found.study.layout.batch)
-        return max(found.batch_step, cut)
+        return self.again(batch=each * count, chips=self.chips_each * count, replicas=count)
 
     def sharded(
         self, wanted: Callable[[InferenceResult], bool]

@@ -69,8 +69,14 @@ class Speculation:
 
     @property
     def work(self) -> Expr:
-        """Arithmetic of a round over that of a step: all drafts, and all tokens checked."""
-        return GAMMA * DRAFT_OPS + GAMMA + 1
+        """Arithmetic of a round over that of a step: all drafts, and all tokens checked.
+
+        The round itself, where a step takes as long as its queries have arithmetic.
+
+        >>> speculative().work
+        c_ops*gamma + gamma + 1
+        """
+        return Speculation(step=T, draft=DRAFT_OPS).round_time
 
     @property
     def operations(self) -> Expr:

@@ -231,7 +231,10 @@ def _counts(values: Any, name: str) -> Any:
     """Whole numbers above zero as float64."""
     import numpy as np
 
-    made = np.atleast_1d(np.asarray(values, dtype=np.float64))
+    try:
+        made = np.atleast_1d(np.asarray(values, dtype=np.float64))
+    except (TypeError, ValueError):
+        raise SymbolError(f"{name} = {values!r}: whole numbers are wanted") from None
     if made.ndim != 1 or not made.size:
         raise SymbolError(f"{name}: a list of whole numbers is wanted")
     wrong = made[~(made >= 1) | (made != np.rint(made))]

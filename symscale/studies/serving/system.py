@@ -13,16 +13,18 @@ from symscale.algebra.substitution import evaluate, exact
 from symscale.algebra.symbols import B, b
 from symscale.algebra.symbols import S as KEYS
 from symscale.algebra.table import Table
+from symscale.solve.crossover import crossover
 from symscale.studies.inference_prefill import Prefill, prefill
 from symscale.studies.inference_result import InferenceResult
 from symscale.studies.serving.batching import BatchingResult, batching
 from symscale.studies.serving.chunked import Chunked, ChunkedResult, chunked
 from symscale.studies.serving.disaggregation import DisaggregationResult, disaggregate
+from symscale.studies.serving.prefix import PrefixResult, placed_prefix
 from symscale.studies.serving.served import placed_step
 from symscale.studies.serving.speculative import BestDraft, Speculation, speculative
 from symscale.studies.serving.transfer import TransferResult, transfer
 from symscale.studies.serving.upto import up_to
-from symscale.studies.serving.words import CHUNK
+from symscale.studies.serving.words import CHUNK, REUSES
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,8 @@ class ServingSystem:
         link: bytes/s from a server that reads prompts to one that answers them; None if not said.
         alpha: chance that a drafted token is accepted; None without a draft.
         draft: seconds of a step of the draft over one of the model.
+        prefix: tokens that prompts share; None where they share none.
+        hit: the share of prompts that find them cached.
     """
 
     result: InferenceResult
@@ -46,6 +50,8 @@ class ServingSystem:
     link: float | None = None
     alpha: float | None = None
     draft: float = 0.05
+    prefix: int | None = None
+    hit: float = 0.9
 
     @property
     def batch(self) -> int:
@@ -151,6 +157,20 @@ class ServingSystem:
             return None
         return self.speculation.best_gamma(alpha=self.alpha, c_draft=self.draft)
 
+    @cached_property
+    def prefix_cache(self) -> PrefixResult | None:
+        """What a shared prefix saves, where one is said.
+
+        Of ``m`` prompts that share one, all but the first find it: a share of 1 - 1/m.
+        """
+        if self.prefix is None:
+            return None
+        share = exact(self.hit, "hit")
+        reuses = crossover(1 - 1 / REUSES, share, REUSES).threshold
+        numbers = {name: self._numbers[name] for name in ("b", "S_in", "S_out")}
+        made = placed_prefix(self.result, self.prefill.mfu)
+        return made.at(S_prefix=self.prefix, m_reuse=reuses, **numbers)
+
     def table(self) -> Table:
         """The numbers."""
         flows, apart = self.batching, self.disaggregation
@@ -159,6 +179,7 @@ class ServingSystem:
             ("tokens evicted in a step", flows.evicted),
             ("requests/s, prefills between steps", flows.requests),
             ("tokens wait, times as long", flows.slowdown),
+            ("longest wait between two tokens, s", flows.longest_gap),
             ("prefill servers for a generate server", apart.ratio),
             ("bytes of cache of a prompt", self.cache_bytes),
             ("sending hides from, bytes/s", self.smallest_link),
@@ -183,7 +204,8 @@ class ServingSystem:
         ]
 
     def __repr__(self) -> str:
-        return str(self.table())
+        found = self.prefix_cache
+        return str(self.table()) if found is None else f"{self.table()}\n\n{found!r}"
 
     def _repr_html_(self) -> str:
         return self.table()._repr_html_()
@@ -202,6 +224,7 @@ class ServingSystem:
             "chunked": None if self.riding is None else self.riding.to_dict(),
             "drafted_tokens": None if best is None else best.gamma,
             "draft_speedup": None if best is None else best.speedup,
+            "prefix_cache": None if self.prefix_cache is None else self.prefix_cache.to_dict(),
         }
 
 
@@ -214,6 +237,8 @@ def serving_system(
     link: float | None = None,
     alpha: float | None = None,
     draft: float = 0.05,
+    prefix: int | None = None,
+    hit: float = 0.9,
 ) -> ServingSystem:
     """A server in its system, with its own step and prefill.
 
@@ -225,9 +250,12 @@ def serving_system(
         link: bytes/s between servers.
         alpha: chance that a drafted token is accepted.
         draft: seconds of a step of the draft over one of the model.
+        prefix: tokens that prompts share.
+        hit: the share of prompts that find them cached.
 
     Raises:
-        SymbolError: for a number that is not above zero, or an answer of no whole tokens.
+        SymbolError: for a number that is not above zero, an answer of no whole tokens, a prefix
+            as long as the prompt, or a share of hits that is not below one.
         ModelError: for a prompt beyond the model's context.
 
     >>> from symscale.studies.inference import inference
@@ -236,8 +264,18 @@ def serving_system(
     >>> serving_system(server, prompt=4096, answer=512).batching.evicted
     288.0
     """
-    if not exact(answer, "answer").is_integer:
-        raise SymbolError(f"answer = {answer}: a whole number of tokens is wanted")
-    if link is not None:
-        exact(link, "link")
-    return ServingSystem(result, prefill(result, prompt, mfu=mfu), answer, link, alpha, draft)
+    for name, value in (("link", link), ("draft", draft), ("hit", hit)):
+        if value is not None:
+            exact(value, name)
+    for name, count in (("answer", answer), ("prefix", prefix)):
+        if count is not None and not exact(count, name).is_integer:
+            raise SymbolError(f"{name} = {count}: a whole number of tokens is wanted")
+    if hit >= 1:
+        raise SymbolError(f"hit = {hit}: the first prompt finds nothing; a share below 1 is wanted")
+    if prefix is not None and prefix >= prompt:
+        raise SymbolError(
+            f"prefix = {prefix}: at least one token of a prompt of {prompt} has to be read; the "
+            f"longest prefix is {prompt - 1}"
+        )
+    read = prefill(result, prompt, mfu=mfu)
+    return ServingSystem(result, read, answer, link, alpha, draft, prefix, hit)

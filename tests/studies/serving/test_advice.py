@@ -208,16 +208,15 @@ def test_advice_keeps_the_servers_own_time(overlap: str) -> None:
     assert {(way.method, way.overlap) for way in found.ways.values()} == {("per-op", overlap)}
 
 
-def test_replicas_that_cannot_cut_their_share_are_filled_up() -> None:
-    """Sequences of a replica whose weights are gathered are a multiple of the ways."""
+def test_replicas_whose_share_ways_do_not_divide() -> None:
+    """Weights gathered over two ways, 41 sequences on a replica: advice, not an error."""
     study = inference("llama-3-70b", strategy="wg")
     server = study.at("tpu-v5e", chips=16, batch=1024, context=8192)
     found = advise_on(server)
     assert found.wall == "size"
     copies = next(way for name, way in found.ways.items() if "replicas" in name)
     assert copies.fits
-    assert copies.batch >= 1024
-    assert copies.batch // copies.replicas % copies.mesh["X"] == 0
+    assert 1024 <= copies.batch < 1024 + copies.replicas
 
 
 def test_advice_counts_all_replicas_of_a_server() -> None:

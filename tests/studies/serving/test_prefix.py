@@ -16,7 +16,7 @@ from symscale.hardware.chips import chip
 from symscale.models.model import model
 from symscale.studies.inference import inference
 from symscale.studies.inference_prefill import prefill
-from symscale.studies.serving.prefix import Prefix, prefix_cache
+from symscale.studies.serving.prefix import Prefix, placed_prefix, prefix_cache
 from symscale.studies.serving.prompts import prompt_flops, prompt_seconds
 from symscale.studies.serving.words import PREFIX, S_IN, W_LINK
 from tests.studies.serving.truth import published
@@ -120,6 +120,19 @@ def test_how_long_to_keep_a_prefix() -> None:
     saved, share = 200, 200 / (10 * 400)
     assert wall.kind == "below"
     assert float(wall.threshold) == pytest.approx(saved / share)
+
+
+@pytest.mark.parametrize("mfu", [None, 0.4])
+@pytest.mark.parametrize("prefix", [1, 1000, 4095])
+def test_a_servers_own_prefill_saves_the_same_arithmetic(prefix: int, mfu: float | None) -> None:
+    """Kernels of the prefill on eight chips, beside the model's FLOPs counted apart."""
+    h100 = chip("h100")
+    server = inference("llama-3-70b").at(h100, chips=8, batch=32, context=8192)
+    found = placed_prefix(server, mfu).at(S_in=8000, S_prefix=prefix, m_reuse=2)
+    rate = 8 * float(h100.figure("C").value) * (mfu or 1)
+    assert found.saved_seconds * rate == pytest.approx(found.saved_flops)
+    whole = float(prompt_flops("llama-3-70b", 8000))
+    assert (found.seconds + found.saved_seconds) * rate == pytest.approx(whole)
 
 
 def test_a_prefix_as_long_as_the_prompt() -> None:

@@ -66,6 +66,16 @@ def test_per_op_and_other_layouts() -> None:
     assert all(option.seconds.free_symbols <= {b, KEYS, *option.values} for option in per_op)
 
 
+def test_one_of_anything_is_swept_as_it_is() -> None:
+    """A word, a number, a mapping of formats: no need of a list."""
+    one = sweep("llama-3-8b", "h100", chips=1, batch=4, context=1024, weights="int8", kv="int8",
+                strategy="tp")  # fmt: skip
+    assert [option.name for option in one.options] == ["int8, int8 cache, tp, Y=1"]
+    apart = sweep("mixtral-8x7b", "h100", chips=2, batch=4, context=1024,
+                  weights={"experts": "fp8"})  # fmt: skip
+    assert apart.options[0].name == "experts fp8, bf16 cache, tp, Y=2"
+
+
 def test_frontier_joins_chips_and_types() -> None:
     front = pareto(FOUND, context=8192)
     chips = [point.option.chips for point in front.points]
@@ -108,6 +118,10 @@ def test_step_of_a_placed_model() -> None:
         ({"context": [9000]}, ModelError, "context 9000: llama-3-70b is made for"),
         ({"chips": (12,)}, ShardingError, "the largest number"),
         ({"batch": [0]}, SymbolError, "batch = 0"),
+        ({"batch": ["a"]}, SymbolError, "batch"),
+        ({"context": None}, SymbolError, "context"),
+        ({"chips": "a"}, SymbolError, "chips"),
+        ({"chips": (1.5,)}, SymbolError, "chips"),
         ({"chips": ()}, SymbolError, "nothing to sweep"),
         ({"weights": ("int9",)}, ModelError, "int9"),
     ],

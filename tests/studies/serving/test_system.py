@@ -11,7 +11,7 @@ import pytest
 from symscale.algebra.errors import ModelError, SymbolError
 from symscale.cli import main
 from symscale.studies.inference import inference
-from symscale.studies.serving.explore import explore, halved
+from symscale.studies.serving.explore import explore, explore_around, halved
 from symscale.studies.serving.system import serving_system
 
 SERVER = inference("llama-3-70b", weights="int8", kv="int8").at(
@@ -74,6 +74,16 @@ def test_states_of_recurrent_layers_are_sent_too(name: str, context: int, state:
     assert found.transfer.time == pytest.approx((keys + state) / 1e9)
 
 
+def test_a_prefix_found_by_four_prompts_of_five() -> None:
+    found = serving_system(SERVER, prompt=6000, answer=512, prefix=4500, hit=0.8).prefix_cache
+    assert found is not None
+    assert found.hit_rate == pytest.approx(0.8 * 4500 / 6000)
+    assert found.saved_bytes == pytest.approx(4 * 4500 * 163_840)
+    assert found.longest_kept == pytest.approx(found.saved_seconds * 32 * 6512 / 4500)
+    data = serving_system(SERVER, prompt=6000, answer=512, prefix=4500).to_dict()
+    assert data["prefix_cache"]["longest_kept_s"] > 0
+
+
 def test_without_a_link_or_a_draft() -> None:
     found = serving_system(SERVER, prompt=7680, answer=512)
     data = found.to_dict()
@@ -101,6 +111,9 @@ def test_a_large_batch_drafts_fewer_tokens() -> None:
         ({"prompt": 9000}, ModelError, "prompt 9000"),
         ({"link": 0}, SymbolError, "link"),
         ({"answer": 0}, SymbolError, "answer"),
+        ({"draft": 0}, SymbolError, "draft"),
+        ({"prefix": 4096}, SymbolError, "the longest prefix is 4095"),
+        ({"prefix": 100, "hit": 1.0}, SymbolError, "a share below 1"),
     ],
 )
 def test_wrong_systems(wrong: dict[str, Any], error: type[Exception], said: str) -> None:
@@ -126,6 +139,56 @@ def test_sweep_around_a_server() -> None:
     assert len(found.sweep.batch) == 512
     assert set(found.to_dict()) == {"sweep", "pareto"}
     assert "no other beats" in repr(found)
+
+
+@pytest.mark.parametrize("method", ["per-op", "aggregate"])
+def test_the_server_itself_is_among_the_points(method: str) -> None:
+    """By its own time model, on its own mesh: no other point of the sweep is told otherwise."""
+    server = inference("llama-3-70b", strategy="2d").at(
+        "tpu-v5p", X=4, Y=2, batch=16, context=4096, method=method, overlap="none",
+        activations="hbm", block=64,
+    )  # fmt: skip
+    found = explore_around(server)
+    assert (found.method, found.overlap) == (method, "none")
+    names = [option.name for option in found.sweep.options]
+    assert names[0] == found.server.option.name == "bf16, bf16 cache, 2d, X=4, Y=2, cache by batch"
+    here = next(p for p in found.sweep.points() if (p.batch, p.context) == (16, 4096))
+    assert here.option == found.server.option
+    assert here.step_time == pytest.approx(found.server.step_time, rel=1e-9)
+    assert found.server.step_time == server.step_time
+    # The mesh that was given is the only one of so many chips; fewer chips have all of theirs.
+    assert {o.name.split("2d, ")[1] for o in found.sweep.options if o.chips == 8} == {
+        "X=4, Y=2", "X=4, Y=2, cache by batch"
+    }  # fmt: skip
+    assert len({o.name.split("2d, ")[1] for o in found.sweep.options if o.chips == 4}) > 2
+    better = found.better
+    assert better is not None
+    assert better.step_time <= server.step_time
+    assert better.per_chip > found.server.per_chip
+
+
+def test_sweeps_over_layouts_and_chips() -> None:
+    server = inference("llama-3-8b", weights="int8").at("tpu-v5e", chips=4, batch=8, context=2048)
+    found = explore_around(server, strategies=("2d", "ep"), against=("h100", "b200"))
+    names = [option.name for option in found.sweep.options]
+    assert len(names) == len(set(names))
+    heads = {(name.split(", ")[0], name.split(", ")[3]) for name in names}
+    assert heads == {(c, s) for c in ("tpu-v5e", "h100", "b200") for s in ("tp", "2d", "ep")}
+    assert found.frontier.options[0].startswith("b200")
+    assert "; as soon, b200" in found.said
+
+
+def test_meshes_that_a_torus_cannot_have_are_left_out() -> None:
+    """Three axes on a torus of two: those meshes are no options, the others are."""
+    server = inference("llama-3-70b", strategy="2d").at("tpu-v5e", chips=64, batch=32, context=8192)
+    found = explore_around(server)
+    assert {option.chips for option in found.sweep.options} >= {16, 32, 64}
+    assert not any("Z=" in o.name and "X=1" not in o.name for o in found.sweep.options)
+
+
+def test_a_context_beyond_the_models_is_swept_when_asked() -> None:
+    server = inference("llama-3-70b").at("h100", chips=8, batch=4, context=16384, beyond=True)
+    assert explore_around(server).sweep.context.max() == 16384
 
 
 def test_experts_apart() -> None:
