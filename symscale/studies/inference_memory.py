@@ -90,8 +90,7 @@ class ServingMemory(Mapping[str, Expr]):
 
         >>> from symscale.studies.inference import inference
         >>> memory = inference("llama-3-70b").formulas.memory
-        >>> wall = memory.without_working().largest_batch
-        >>> wall.variable
+        >>> memory.largest_batch.variable
         B
         """
         return crossover(self.total, HBM_BYTES, B)
@@ -116,10 +115,6 @@ class ServingMemory(Mapping[str, Expr]):
             middle = (low + high) // 2
             low, high = (middle, high) if fits(middle) else (low, middle)
         return low * step
-
-    def without_working(self) -> ServingMemory:
-        """Weights, cache and state alone."""
-        return replace(self, working=S.Zero)
 
     def ways(self, mesh: Mapping[str, int]) -> int:
         """The ways over which a batch is cut, on a mesh of these sizes."""
