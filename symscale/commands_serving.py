@@ -6,9 +6,7 @@ Everything heavy is imported inside the command that needs it.
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from symscale.algebra.errors import SymbolError
 from symscale.commands import show
@@ -16,13 +14,12 @@ from symscale.commands import show
 if TYPE_CHECKING:
     from symscale.studies.inference import Inference, Weights
     from symscale.studies.inference_result import InferenceResult
-    from symscale.studies.serving.advice import Advice
-    from symscale.studies.serving.explore import Explored
-    from symscale.studies.serving.system import ServingSystem
+    from symscale.studies.inference_walls import Walls
 
 
 def serve(options: argparse.Namespace) -> None:
     """A step of generation, and perhaps the prefill of a prompt."""
+    from symscale.commands_system import parts
     from symscale.studies.inference_difference import difference
     from symscale.studies.inference_prefill import prefill
 
@@ -38,29 +35,31 @@ def serve(options: argparse.Namespace) -> None:
     asked = {name: getattr(options, name) for name in (*names, *how)}
     found = _study(options).at(options.chip, **asked, **(options.mesh or {}))
     data, text = found.to_dict(), repr(found)
-    if options.prefill is not None:
-        prompt = prefill(found, options.prefill, mfu=options.mfu)
+    prompt = None if options.prefill is None else prefill(found, options.prefill, mfu=options.mfu)
+    if prompt is not None:
         data, text = {**data, **prompt.to_dict()}, f"{text}\n\n{prompt!r}"
     why = difference(found)
     if options.explain:
-        text = f"{text}\n\n{why!r}{_walls(found)}"
-    for more, said in _parts(options, found):
+        walls = _walls(found)
+        text = "\n\n".join((text, repr(why), *(() if walls is None else (repr(walls),))))
+        data["walls"] = None if walls is None else walls.to_dict()
+    for more, said in parts(options, found, prompt):
         data, text = {**data, **more}, f"{text}\n\n{said}"
     show(options, {"ttft_s": None, **data, "methods": why.to_dict()}, text)
 
 
-def _walls(found: InferenceResult) -> str:
+def _walls(found: InferenceResult) -> Walls | None:
     """The walls of the model's layers in closed form, where tensor parallelism has them."""
     from symscale.studies.inference_walls import walls
 
     layout = found.study.layout
-    return "" if layout.rows or layout.batch else f"\n\n{walls(found.study)!r}"
+    return None if layout.rows or layout.batch else walls(found.study)
 
 
 #: What is asked of a server whose layers are not dealt out to stages.
 _WITHOUT_STAGES = (
     *("mesh", "explain", "sweep", "pareto", "output", "want", "within"),
-    *("answer", "link", "alpha", "draft"),
+    *("answer", "link", "alpha", "draft", "prefix", "hit", "strategies", "against"),
 )
 
 
@@ -86,83 +85,6 @@ def _pipeline(options: argparse.Namespace) -> None:
         first = found.prefill_time(options.prefill, found.groups, options.mfu)
         data, text = {**data, "ttft_s": first}, f"{text}\ntime to first token: {first:.4g} s"
     show(options, data, text)
-
-
-def _parts(
-    options: argparse.Namespace, found: InferenceResult
-) -> Iterator[tuple[dict[str, Any], str]]:
-    """The server in its system, advice, and the sweep around it, as far as they are asked for."""
-    system = _system(options, found)
-    if system is not None:
-        yield {"system": system.to_dict()}, repr(system)
-    if options.want is not None or options.within is not None or not found.fits:
-        advice = _advice(options, found)
-        yield {"advice": advice.to_dict()}, repr(advice)
-    if options.sweep or options.pareto or options.output:
-        explored = _explored(options, found)
-        if options.sweep:
-            yield {"sweep": explored.sweep.to_dict()}, repr(explored.sweep)
-        if options.pareto:
-            yield {"pareto": explored.frontier.to_dict()}, repr(explored.frontier)
-        if options.output:
-            from symscale.report.serving import serving_report
-
-            page = serving_report(found, explored.sweep, explored.frontier, system)
-            files = [str(path) for path in page.save(options.output)]
-            yield {"files": files}, "\n".join(files)
-
-
-def _system(options: argparse.Namespace, found: InferenceResult) -> ServingSystem | None:
-    from symscale.studies.serving.system import serving_system
-
-    if options.answer is None:
-        for name in ("link", "alpha", "draft"):
-            if getattr(options, name) is not None:
-                raise SymbolError(f"--{name} says nothing without --answer G")
-        return None
-    if options.prefill is None:
-        raise SymbolError("--answer G needs the tokens of a prompt, --prefill P")
-    return serving_system(
-        found,
-        options.prefill,
-        options.answer,
-        mfu=options.mfu,
-        link=options.link,
-        alpha=options.alpha,
-        draft=0.05 if options.draft is None else options.draft,
-    )
-
-
-def _advice(options: argparse.Namespace, found: InferenceResult) -> Advice:
-    from symscale.studies.serving.advice import advise_on
-
-    return advise_on(found, tokens_per_second=options.want, latency=options.within)
-
-
-def _explored(options: argparse.Namespace, found: InferenceResult) -> Explored:
-    from symscale.studies.serving.bar import Bar
-    from symscale.studies.serving.explore import explore
-
-    with Bar("sweep", sys.stderr) as bar:
-        return explore(
-            options.model,
-            options.chip,
-            chips=found.chips // found.replicas,
-            batch=found.batch // found.replicas,
-            context=found.context,
-            weights=_weights(options),
-            kv=options.kv,
-            strategy=options.strategy,
-            compute=options.compute,
-            cache=options.cache,
-            absorbed=not options.naive,
-            overlap=options.overlap,
-            fidelity=options.fidelity,
-            block=options.block,
-            share=options.share,
-            buffers=options.buffers,
-            progress=bar,
-        )
 
 
 def fit(options: argparse.Namespace) -> None:

@@ -79,7 +79,13 @@ def _add_system(made: argparse.ArgumentParser, count: Parse) -> None:
         ("within", "SECONDS", "most time between two tokens: what to do to have it"),
     ):
         group.add_argument(f"--{name}", type=float, metavar=metavar, help=text)
+    group.add_argument("--prefix", type=count, metavar="TOKENS", help="that prompts share")
+    group.add_argument(
+        "--hit", type=float, metavar="SHARE", help="of prompts that find them cached (0.9)"
+    )
     swept = made.add_argument_group("a sweep: batches, fewer chips, shorter contexts, other types")
+    swept.add_argument("--strategies", metavar="S,S", help="other layouts in the sweep, too")
+    swept.add_argument("--against", metavar="CHIP,CHIP", help="other chips in the sweep, too")
     swept.add_argument("--sweep", action="store_true", help="the best batch of every option")
     swept.add_argument("--pareto", action="store_true", help="what no other point beats")
     swept.add_argument("-o", "--output", metavar="DIR", help="write a report with the frontier")

@@ -2,113 +2,122 @@
 
 from __future__ import annotations
 
-from sympy import Expr, Float, Rational
-
+from symscale.algebra.symbols import B, b
 from symscale.algebra.symbols import S as KEYS
-from symscale.algebra.symbols import b
 from symscale.report.chapters.frontier import frontier_chapter
+from symscale.report.chapters.server import (
+    advice_chapter,
+    prompt_chapter,
+    rounded,
+    system_chapters,
+)
 from symscale.report.document import (
     Block,
+    Cell,
     Document,
     Section,
+    Table,
+    callout,
     display,
     section,
     table,
     text,
 )
-from symscale.report.document import DerivationBlock as Steps
-from symscale.report.numbers import memory, number, seconds
+from symscale.report.numbers import memory, seconds
 from symscale.report.page import Report
+from symscale.report.rich import Part
+from symscale.studies.inference_difference import difference
+from symscale.studies.inference_prefill import Prefill
 from symscale.studies.inference_result import InferenceResult
-from symscale.studies.serving.batching import batching
-from symscale.studies.serving.disaggregation import disaggregate
-from symscale.studies.serving.pareto import Frontier
-from symscale.studies.serving.served import placed_step
-from symscale.studies.serving.speculative import speculative
-from symscale.studies.serving.sweep import Sweep
+from symscale.studies.serving.advice import Advice
+from symscale.studies.serving.explore import Explored
 from symscale.studies.serving.system import ServingSystem
 
-_DIGITS = 4
+_OVERLAP = {
+    "full": "exchanges run beside, or longer",
+    "critical": "exchanges that the next op waits for come on top, the others run beside",
+    "none": "arithmetic, traffic and exchanges come one after another",
+}
+_METHOD = {"per-op": "Kernel by kernel", "aggregate": "By this model"}
 
 
 def serving_report(
     result: InferenceResult,
-    found: Sweep | None = None,
-    front: Frontier | None = None,
+    explored: Explored | None = None,
     system: ServingSystem | None = None,
+    advice: Advice | None = None,
+    prompt: Prefill | None = None,
 ) -> Report:
     """A report on a server.
 
     Args:
         result: the server.
-        found: a sweep about it.
-        front: the frontier of that sweep.
+        explored: a sweep about it, and its frontier.
         system: what continuous batching, servers apart and drafts make of it.
+        advice: the wall that it stands at.
+        prompt: the prefill of a prompt.
 
     >>> from symscale.studies.inference import inference
     >>> server = inference("llama-3-8b").at("h100", chips=1, batch=8, context=4096)
     >>> print(serving_report(server).document.title)
     Serving llama-3-8b on H100 SXM
     """
-    sections = [*_step(result)]
-    if found is not None and front is not None:
-        sections += frontier_chapter(found, front)
+    sections = [_step(result)]
+    if prompt is not None:
+        sections.append(prompt_chapter(prompt))
+    if advice is not None:
+        sections.append(advice_chapter(advice))
+    if explored is not None:
+        sections += frontier_chapter(explored)
     if system is not None:
-        sections += _system(system)
+        sections += system_chapters(system)
     title = f"Serving {result.study.model.name} on {result.chip.title}"
     mesh = ", ".join(f"{name} = {size}" for name, size in result.mesh.items())
     under = f"{result.batch:,} sequences of {result.context:,} tokens, {mesh}"
     return Report(Document(title, under, (), tuple(sections)))
 
 
-def _step(result: InferenceResult) -> list[Section]:
+def _step(result: InferenceResult) -> Section:
     """A step of generation: the formula, what takes it, and what fills a chip."""
-    step = placed_step(result)
     busy = [(name, seconds(value)) for name, value in result.busy.items()]
     held = [(kind, memory(size)) for kind, size in result.memory.items()]
+    whole = result.study.formulas.time("aggregate", result.overlap)
+    fixed = {key: value for key, value in result.values.items() if key not in (B, KEYS)}
+    here = result.study.time("aggregate", result.overlap).xreplace(fixed).xreplace({B: b})
     blocks: list[Block] = [
         text(
             "A step of generation reads the cache of every sequence, and all weights under the "
-            "arithmetic of all tokens; exchanges run beside, or longer. In symbols, then for these "
-            "chips in ", b, " sequences of ", KEYS, " tokens with what must wait for an exchange:"
+            f"arithmetic of all tokens; {_OVERLAP[result.overlap]}. This is the aggregate model, "
+            "in symbols, and the same expression for these chips in ", b, " sequences of ", KEYS,
+            " tokens on a replica:",
         ),
         display(
-            ("seconds a step", result.study.formulas.time("aggregate")),
-            ("in numbers", _rounded(step.seconds())),
+            ("seconds a step", whole.xreplace({B: b})),
+            ("the same in numbers", rounded(here)),
         ),
-        text(
-            "Kernel by kernel it takes ", seconds(result.seconds("per-op")),
-            f": {result.tokens_per_second:,.0f} tokens a second, "
-            f"{result.tokens_per_second_per_chip:,.0f} for each chip; it waits for "
-            f"{result.bottleneck}.",
-        ),
+        text(*_pace(result)),
+        _both(result),
         table(["resource", ("busy", "right")], busy, "What takes a step."),
         table(["kind", ("on a chip", "right")], held, "What fills a chip."),
     ]  # fmt: skip
-    return [section("A step of generation", *blocks)]
+    blocks += [callout("note", f"{note[0].upper()}{note[1:]}.") for note in result.notes]
+    return section("A step of generation", *blocks)
 
 
-def _rounded(expr: Expr) -> Expr:
-    """An expression with its fractions as decimals, for a reader."""
-    fractions = (one for one in expr.atoms(Rational) if not one.is_Integer)
-    return expr.xreplace({one: Float(one, _DIGITS) for one in fractions})
+def _pace(result: InferenceResult) -> tuple[Part | str, ...]:
+    """Seconds of the step by the model that was asked for."""
+    return (
+        f"{_METHOD[result.method]} it takes ", seconds(result.step_time),
+        f": {result.tokens_per_second:,.0f} tokens a second, "
+        f"{result.tokens_per_second_per_chip:,.0f} for each chip; it waits for "
+        f"{result.bottleneck}.",
+    )  # fmt: skip
 
 
-def _system(system: ServingSystem) -> list[Section]:
-    """Continuous batching, servers of two kinds and drafts: formulas, steps and numbers."""
-    flows, apart, drafts = batching(), disaggregate(), speculative()
-    said = [(name, number(value, digits=4)) for name, value in system.table()
-            if not isinstance(value, str)]  # fmt: skip
-    return [
-        section(
-            "The server in its system",
-            text(
-                f"Prompts of {system.prompt:,} tokens are answered with {system.answer:,} tokens "
-                "each. A full batch drops as many tokens from its cache as it adds:"
-            ),
-            display(("tokens evicted in a step", flows.evicted)),
-            table(["", ("value", "right")], said, "One replica, with its own step and prefill."),
-        ),
-        section("Servers apart", Steps(apart.derivation), level=2),
-        section("Drafts", Steps(drafts.derivation), level=2),
-    ]
+def _both(result: InferenceResult) -> Table:
+    """The step by both models of its time, and what each assumption between them accounts for."""
+    found = difference(result)
+    rows: list[tuple[Cell, ...]] = [("aggregate: all of a kind at once", seconds(found.aggregate))]
+    rows += [(reason, seconds(value)) for reason, value in found.reasons.items()]
+    rows.append(("per-op: kernel by kernel", seconds(found.per_op)))
+    return table(["step", ("seconds", "right")], rows, "From one model of a step to the other.")

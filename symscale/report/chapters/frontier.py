@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from symscale.report.document import Block, Cell, Section, section, table, text
+from symscale.report.document import Block, Cell, Section, callout, section, table, text
 from symscale.report.numbers import count, number, seconds
 from symscale.report.plots import LinePlot, Series, line, spot
+from symscale.studies.serving.explore import Explored
 from symscale.studies.serving.pareto import Frontier
 from symscale.studies.serving.sweep import Point, Sweep
 
@@ -14,33 +15,45 @@ _POINTS = 48
 _DARK = 4
 
 
-def frontier_chapter(found: Sweep, front: Frontier) -> list[Section]:
+def frontier_chapter(explored: Explored) -> list[Section]:
     """The plot of a sweep at one context, and the stretches of its frontier."""
+    found, front = explored.sweep, explored.frontier
     blocks: list[Block] = [
         text(
             f"Of {len(found):,} points swept, {len(front):,} at a context of {front.context:,} "
             "tokens are beaten by no other: every other point that fits takes longer for a token, "
             "or gives fewer tokens a second for each chip. A larger batch moves along a curve to "
-            "the right and up; more chips move to the left."
+            f"the right and up; more chips move to the left. Here are {explored.model_of_time}, as "
+            "of the server's own step above."
         ),
-        frontier_plot(found, front),
+        frontier_plot(found, front, explored.server),
         _stretches(front),
+        text(f"{explored.verdict[0].upper()}{explored.verdict[1:]}."),
     ]
+    blocks += [callout("note", f"Left out: {why}.") for why in explored.left_out]
     return [section("Latency against throughput", *blocks)]
 
 
-def frontier_plot(found: Sweep, front: Frontier) -> LinePlot:
+def frontier_plot(found: Sweep, front: Frontier, server: Point | None = None) -> LinePlot:
     """Tokens a second for each chip against seconds a token, both logarithmic.
 
-    Options of the frontier are drawn whole, as far as they fit; the frontier lies over them.
+    Options of the frontier are drawn whole, as far as they fit, and the server's own; the frontier
+    lies over them, and the server is a point.
     """
-    names = front.options[:_CURVES]
+    own = () if server is None or server.option.name in front.options else (server.option.name,)
+    names = (*own, *front.options)[:_CURVES]
     colours = [place if place < _DARK else place + 1 for place in range(len(names))]
+    points = [(name, _of(found, name, front.context)) for name in names]
     curves = [
-        _curve(name, _of(found, name, front.context), colour)
-        for name, colour in zip(names, colours, strict=True)
+        _curve(name, fitting, colour)
+        for (name, fitting), colour in zip(points, colours, strict=True)
+        if fitting
     ]
     whole = line("frontier", map(_place, front.points), "dashed", _DARK)
+    marks = [spot(*_place(one), f"batch {one.batch}") for one in _ends(front)]
+    if server is not None:
+        fits = "" if server.fits else " (does not fit)"
+        marks.append(spot(*_place(server), f"this server{fits}"))
     return LinePlot(
         "Tokens a second for each chip against the time of a token",
         "seconds a token",
@@ -48,7 +61,7 @@ def frontier_plot(found: Sweep, front: Frontier) -> LinePlot:
         (*curves, whole),
         xlog=True,
         ylog=True,
-        spots=tuple(spot(*_place(one), f"batch {one.batch}") for one in _ends(front)),
+        spots=tuple(marks),
     )
 
 

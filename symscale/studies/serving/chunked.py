@@ -14,13 +14,14 @@ from typing import Any
 from sympy import Expr, Sum, Symbol, cancel, ceiling, expand
 
 from symscale.algebra.derivation import Derivation
-from symscale.algebra.substitution import bindings, evaluate
+from symscale.algebra.substitution import bindings
 from symscale.algebra.symbols import B, b
 from symscale.algebra.symbols import S as KEYS
 from symscale.algebra.table import Table
 from symscale.solve.answer import Crossover
 from symscale.solve.crossover import crossover
 from symscale.solve.numeric import numeric
+from symscale.studies.inference_result import as_float
 from symscale.studies.serving.batching import Batching
 from symscale.studies.serving.numbers import Numbers
 from symscale.studies.serving.step import ServerStep
@@ -116,7 +117,7 @@ class Chunked:
             SymbolError: for a symbol without a number.
         """
         values = bindings(*sources, **numbers)
-        evaluate(self.steps * self.step.seconds(beside=CHUNK), values)
+        as_float(self.steps * self.step.seconds(beside=CHUNK), values)
         return ChunkedResult(self, values)
 
     def __repr__(self) -> str:
@@ -138,6 +139,10 @@ class ChunkedResult(Numbers):
 
     of: Chunked
     values: Mapping[Symbol, Expr]
+
+    def number(self, expr: Expr, **more: Any) -> float:
+        """An expression in numbers; in floating point, as experts that are met are a high power."""
+        return as_float(expr, bindings(self.values, **more))
 
     @cached_property
     def read_again(self) -> float:
@@ -179,9 +184,10 @@ class ChunkedResult(Numbers):
 
     @property
     def free(self) -> bool:
-        """Whether the step still waits for memory."""
-        known = {CHUNK: self.values[CHUNK]}
-        return not self.of.compute_bound.holds(self.values, known)
+        """Whether the step still waits for memory: the other side of the wall ``compute_bound``."""
+        step, tokens = self.of.step, b + CHUNK
+        math, weights = (one.subs(B, tokens) for one in (step.math, step.weights))
+        return self.number(math) < self.number(weights)
 
     def table(self) -> Table:
         """The numbers."""

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
 from typing import Any
 
-from sympy import Expr, S, Symbol, cancel, expand, factor, sympify
+from sympy import Add, Expr, S, Symbol, cancel, expand, factor, sympify
 
 from symscale.algebra.derivation import Derivation
 from symscale.algebra.errors import SymbolError
 from symscale.algebra.maximum import Maximum
-from symscale.algebra.substitution import bindings, evaluate, exact
+from symscale.algebra.substitution import bindings, exact
 from symscale.algebra.symbols import B, T, b, to_latex
 from symscale.algebra.table import Table
 from symscale.arrays.dtype import DType
@@ -21,7 +21,7 @@ from symscale.models.model import Model
 from symscale.models.model import model as find_model
 from symscale.solve.answer import Crossover
 from symscale.solve.crossover import crossover
-from symscale.studies.inference_result import InferenceResult
+from symscale.studies.inference_result import InferenceResult, as_float
 from symscale.studies.serving.batching import Batching
 from symscale.studies.serving.numbers import Numbers
 from symscale.studies.serving.prompts import prompt_flops, prompt_seconds
@@ -122,7 +122,7 @@ class Prefix:
             SymbolError: for a symbol without a number, or a prefix longer than the prompt.
         """
         values = bindings(*sources, **numbers)
-        evaluate(self.saved_seconds + self.hit_rate, values)
+        as_float(self.saved_seconds + self.hit_rate, values)
         if not values[PREFIX] < values[S_IN]:
             raise SymbolError(
                 f"S_prefix = {values[PREFIX]}: at least one token of a prompt of {values[S_IN]} "
@@ -148,6 +148,16 @@ class PrefixResult(Numbers):
 
     of: Prefix
     values: Mapping[Symbol, Expr]
+
+    def number(self, expr: Expr, **more: Any) -> float:
+        """An expression in numbers; in floating point, as experts that are met are a high power."""
+        return as_float(expr, bindings(self.values, **more))
+
+    @property
+    def numbered(self) -> Prefix:
+        """The same prefix with numbers for its seconds."""
+        whole, rest = (exact(self.number(one), "s") for one in (self.of.whole, self.of.rest))
+        return replace(self.of, whole=whole, rest=rest)
 
     @property
     def hit_rate(self) -> float:
@@ -179,7 +189,7 @@ class PrefixResult(Numbers):
         """Bytes/s from which on fetching the prefix beats reading it; infinite if it never does."""
         if self.saved_seconds <= 0:
             return float("inf")
-        return self.number(self.of.worth_loading.at(self.values).threshold)
+        return self.number(self.numbered.worth_loading.at(self.values).threshold)
 
     @property
     def longest_kept(self) -> float | None:
@@ -191,7 +201,7 @@ class PrefixResult(Numbers):
             return None
         if self.saved_seconds <= 0:
             return 0.0
-        return self.number(self.of.worth_keeping.at(self.values).threshold)
+        return self.number(self.numbered.worth_keeping.at(self.values).threshold)
 
     def table(self) -> Table:
         """The numbers."""
@@ -266,7 +276,8 @@ def placed_prefix(found: InferenceResult, mfu: float | None = None) -> Prefix:
 
     reach = S.One if mfu is None else 1 / exact(mfu, "mfu")
     arithmetic, weights = study.prefill.total("math") * reach, study.prefill.all_weights
-    logits = read(arithmetic, T).subs(T, 0)  # what is left of a prompt of no tokens
+    each = (read(one.count * one.math * reach, T) for one in study.prefill.kernels)
+    logits = Add(*(one for one in each if T not in one.free_symbols))  # of a prompt, not a token
     rest = read(arithmetic, S_IN) - (read(arithmetic, PREFIX) - logits)
     return Prefix(
         whole=Maximum(read(arithmetic, S_IN), read(weights, S_IN)),

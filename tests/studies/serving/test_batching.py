@@ -14,7 +14,7 @@ from symscale.hardware.chips import chip
 from symscale.studies.serving.batching import batching
 from symscale.studies.serving.chunked import chunked
 from symscale.studies.serving.step import ServerStep, server_step
-from symscale.studies.serving.words import S_OUT, T_STEP
+from symscale.studies.serving.words import CHUNK, S_OUT, T_STEP
 from tests.studies.serving.truth import published
 
 
@@ -130,6 +130,8 @@ def test_larger_chunks_give_the_first_token_sooner_and_the_next_later() -> None:
         chunked(step).at(chip("tpu-v5e"), S_chunk=size, **known) for size in (32, 64, 512, 2048)
     ]
     assert [f.free for f in found] == [True, True, False, False]
+    walls = [f.of.compute_bound.at(f.values).holds({CHUNK: f.values[CHUNK]}) for f in found]
+    assert walls == [False, False, True, True]
     first = [f.first_token for f in found]
     between = [f.token_time for f in found]
     assert first == sorted(first, reverse=True)

@@ -124,14 +124,17 @@ def test_how_long_to_keep_a_prefix() -> None:
 
 @pytest.mark.parametrize("mfu", [None, 0.4])
 @pytest.mark.parametrize("prefix", [1, 1000, 4095])
-def test_a_servers_own_prefill_saves_the_same_arithmetic(prefix: int, mfu: float | None) -> None:
-    """Kernels of the prefill on eight chips, beside the model's FLOPs counted apart."""
+@pytest.mark.parametrize(("name", "chips"), [("llama-3-70b", 8), ("gpt-oss-20b", 1)])
+def test_a_servers_own_prefill_saves_the_same_arithmetic(
+    name: str, chips: int, prefix: int, mfu: float | None
+) -> None:
+    """Kernels of the prefill on all chips, beside the model's FLOPs counted apart."""
     h100 = chip("h100")
-    server = inference("llama-3-70b").at(h100, chips=8, batch=32, context=8192)
+    server = inference(name).at(h100, chips=chips, batch=4, context=8192)
     found = placed_prefix(server, mfu).at(S_in=8000, S_prefix=prefix, m_reuse=2)
-    rate = 8 * float(h100.figure("C").value) * (mfu or 1)
+    rate = chips * float(h100.figure("C").value) * (mfu or 1)
     assert found.saved_seconds * rate == pytest.approx(found.saved_flops)
-    whole = float(prompt_flops("llama-3-70b", 8000))
+    whole = float(prompt_flops(name, 8000))
     assert (found.seconds + found.saved_seconds) * rate == pytest.approx(whole)
 
 
