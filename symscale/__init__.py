@@ -61,6 +61,7 @@ _FUNCTIONS: dict[str, str] = {
     "disaggregate": "symscale.studies.serving.disaggregation",
     "batching": "symscale.studies.serving.batching",
     "prefix_cache": "symscale.studies.serving.prefix",
+    "server_step": "symscale.studies.serving.step",
     "sweep": "symscale.studies.serving.served",
     "pareto": "symscale.studies.serving.pareto",
     "advise": "symscale.studies.serving.advice",

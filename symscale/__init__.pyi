@@ -64,6 +64,7 @@ from symscale.studies.serving.pareto import pareto as pareto
 from symscale.studies.serving.prefix import prefix_cache as prefix_cache
 from symscale.studies.serving.served import sweep as sweep
 from symscale.studies.serving.speculative import speculative as speculative
+from symscale.studies.serving.step import server_step as server_step
 from symscale.studies.training import training as training
 
 __version__: str

@@ -129,11 +129,12 @@ def _break_evens(found: PrefixResult) -> list[Block]:
     """From which bandwidth on to fetch a prefix, and for how long to keep it."""
     if found.saved_seconds <= 0:
         return [text("A hit saves no time: prompts wait for the weights.")]
+    made = found.numbered
     walls = (
-        ("worth fetching, in bytes/s", found.numbered.worth_loading.at(found.values).condition),
-        ("worth keeping between uses, in s", found.numbered.worth_keeping.at(found.values).condition),
+        ("worth fetching, in bytes/s", made.worth_loading),
+        ("worth keeping between uses, in s", made.worth_keeping),
     )
-    return [display(*((said, rounded(wall)) for said, wall in walls))]
+    return [display(*((said, rounded(one.at(found.values).condition)) for said, one in walls))]
 
 
 def _numbers(rows: Rows, caption: str) -> Block:

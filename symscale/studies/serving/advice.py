@@ -263,7 +263,8 @@ def _sharded(
     found, tried = server.sharded(wanted)
     if found is None:
         return [f"no doubling of the chips {does}, up to {tried}"]
-    ways[f"shard over {found.chips} chips"] = found
+    anew = ", mesh and layout chosen anew" if server.pinned else ""
+    ways[f"shard over {found.chips} chips{anew}"] = found
     return []
 
 

@@ -33,6 +33,11 @@ class Server:
         """Chips of one replica."""
         return prod(self.found.mesh.values())
 
+    @property
+    def pinned(self) -> bool:
+        """Whether a mesh or a layout of it was given."""
+        return any(self.found.asked.get(name) is not None for name in _OF_A_MESH)
+
     def asked(self, *without: str) -> Mapping[str, Any]:
         """The numbers of the question, some left out."""
         return {name: value for name, value in self.found.asked.items() if name not in without}

@@ -228,6 +228,17 @@ def test_advice_counts_all_replicas_of_a_server() -> None:
     assert "more than there are" in str(advise_on(server, tokens_per_second=1e30))
 
 
+def test_a_mesh_that_was_given_is_kept_by_replicas_alone() -> None:
+    study = inference("llama-3-70b", strategy="2d")
+    server = study.at("tpu-v5p", X=4, Y=2, batch=64, context=4096, layout="X,Y")
+    found = advise_on(server, tokens_per_second=server.tokens_per_second * 1.5)
+    copies, wider = found.ways["2 replicas of 8 chips"], found.ways[next(reversed(found.ways))]
+    assert dict(copies.mesh) == {"X": 4, "Y": 2}
+    assert copies.asked["layout"] == "X,Y"
+    assert wider.chips == 16
+    assert "shard over 16 chips, mesh and layout chosen anew" in str(found)
+
+
 def test_experts_that_are_repeated_are_counted_once_in_the_wall() -> None:
     """Weights that a layout repeats would not be, were everything shared out evenly."""
     server = inference("llama-3-70b", strategy="ep").at(

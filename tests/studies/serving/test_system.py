@@ -250,6 +250,41 @@ def test_command_sweeps_and_draws(capsys: pytest.CaptureFixture[str], tmp_path: 
     assert "<svg" in (tmp_path / "report.html").read_text("utf-8")
 
 
+def test_command_tells_of_a_prefix(capsys: pytest.CaptureFixture[str]) -> None:
+    more = ("--prefill", "7680", "--answer", "512", "--prefix", "6000", "--hit", "0.75")
+    found = run(capsys, *more)["system"]["prefix_cache"]
+    assert found["hit_rate"] == pytest.approx(0.75 * 6000 / 7680)
+    assert found["saved_seconds"] > 0
+
+
+def test_command_sweeps_as_it_serves(capsys: pytest.CaptureFixture[str]) -> None:
+    """The mesh, time model and overlap of the table are those of the frontier and the advice."""
+    more = ("--mesh", "Y=8,Z=2", "--method", "aggregate", "--overlap", "critical", "--pareto",
+            "--within", "0.001")  # fmt: skip
+    data = run(capsys, *more)
+    front = data["pareto"]
+    assert (front["method"], front["overlap"]) == ("aggregate", "critical")
+    assert front["server"]["step_time_s"] == data["step_time_s"]
+    assert data["advice"]["wall"] == "latency"
+    assert f"a step takes {data['step_time_s']:.4g} s" in data["advice"]["advice"][0]
+
+
+def test_command_sweeps_where_it_serves(capsys: pytest.CaptureFixture[str]) -> None:
+    """Three mesh axes that a torus cannot have, or a context beyond the model's, are no bar."""
+    one = ("serve", "llama-3-70b", "--chip", "tpu-v5e", "--chips", "64", "--batch", "32",
+           "--strategy", "2d", "--pareto")  # fmt: skip
+    assert main([*one]) == 0
+    two = ("serve", "llama-3-8b", "--chip", "h100", "--chips", "1", "--batch", "2", "--context",
+           "16384", "--beyond", "--pareto", "--against", "b200")  # fmt: skip
+    assert main([*two]) == 0
+    assert "as soon, b200" in capsys.readouterr().out
+
+
+def test_walls_are_in_the_json_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "--explain")["walls"]
+    assert "walls" not in run(capsys)
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [
@@ -257,6 +292,14 @@ def test_command_sweeps_and_draws(capsys: pytest.CaptureFixture[str], tmp_path: 
         (("--alpha", "0.8"), "--alpha says nothing without --answer G"),
         (("--prefill", "512", "--answer", "512", "--alpha", "1.5"), "a chance is at most 1"),
         (("--want", "0"), "tokens_per_second"),
+        (("--prefill", "512", "--answer", "8", "--draft", "0.1"), "says nothing without --alpha"),
+        (("--prefill", "512", "--answer", "8", "--hit", "0.5"), "says nothing without --prefix"),
+        (("--prefix", "100"), "--prefix says nothing without --answer G"),
+        (("--prefill", "512", "--answer", "8", "--prefix", "512"), "longest prefix is 511"),
+        (("--against", "h100"), "says nothing without --sweep, --pareto or -o"),
+        (("--strategies", "2d"), "says nothing without --sweep, --pareto or -o"),
+        (("--pareto", "--strategies", "3d"), "unknown serving strategy '3d'"),
+        (("--pareto", "--against", "h1000"), "h1000"),
     ],
 )
 def test_wrong_commands(
