@@ -82,6 +82,7 @@ def _advice(options: argparse.Namespace, found: InferenceResult) -> Advice | Non
 def _explored(options: argparse.Namespace, found: InferenceResult) -> Explored | None:
     from symscale.studies.serving.bar import Bar
     from symscale.studies.serving.explore import explore_around
+    from symscale.studies.serving.pareto import NothingFits
 
     if not (options.sweep or options.pareto or options.output):
         for name in ("strategies", "against"):
@@ -89,8 +90,15 @@ def _explored(options: argparse.Namespace, found: InferenceResult) -> Explored |
                 raise SymbolError(f"--{name} says nothing without --sweep, --pareto or -o")
         return None
     strategies, against = _names(options.strategies), _names(options.against)
-    with Bar("sweep", sys.stderr) as bar:
-        return explore_around(found, strategies, against, bar)
+    try:
+        with Bar("sweep", sys.stderr) as bar:
+            return explore_around(found, strategies, against, bar)
+    except NothingFits as error:
+        if options.sweep or options.pareto:
+            raise
+        # The report is still of use: what does not fit, and what to do.
+        print(f"symscale: no frontier in the report: {error}", file=sys.stderr)
+        return None
 
 
 def _names(listed: str | None) -> tuple[str, ...]:

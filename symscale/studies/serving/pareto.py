@@ -12,6 +12,10 @@ from symscale.studies.serving.sweep import Point, Sweep
 _NOISE = 1e-12
 
 
+class NothingFits(SymbolError):
+    """No point of a sweep fits, so that it has no frontier."""
+
+
 @dataclass(frozen=True)
 class Frontier:
     """Points from the shortest step to the highest throughput for each chip; both rise.
@@ -86,8 +90,8 @@ def pareto(found: Sweep, context: int | None = None) -> Frontier:
         context: one of its contexts; need not be said where there is one.
 
     Raises:
-        SymbolError: for a context that was not swept, or none said where there are several; or
-            where nothing fits.
+        SymbolError: for a context that was not swept, or none said where there are several.
+        NothingFits: where nothing fits.
     """
     import numpy as np
 
@@ -99,7 +103,7 @@ def pareto(found: Sweep, context: int | None = None) -> Frontier:
     places = np.arange(len(found)).reshape(found.shape)[:, :, column].ravel()
     fitting = places[found.fits.ravel()[places]]
     if not fitting.size:
-        raise SymbolError(
+        raise NothingFits(
             f"no option fits a context of {context} at any batch swept; the smallest is "
             f"{int(found.batch.min())}: give more chips or narrower types"
         )

@@ -280,6 +280,17 @@ def test_command_sweeps_where_it_serves(capsys: pytest.CaptureFixture[str]) -> N
     assert "as soon, b200" in capsys.readouterr().out
 
 
+def test_a_report_of_what_fits_nowhere(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """No frontier, said on standard error; the report says what to do."""
+    asked = ("serve", "llama-3.1-405b", "--chip", "h100", "--chips", "1", "--batch", "1",
+             "--context", "4096")  # fmt: skip
+    assert main([*asked, "-o", str(tmp_path)]) == 0
+    captured = capsys.readouterr()
+    assert "no frontier in the report: no option fits" in captured.err
+    assert "What to do" in (tmp_path / "report.html").read_text("utf-8")
+    assert main([*asked, "--pareto"]) == 2
+
+
 def test_walls_are_in_the_json_too(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "--explain")["walls"]
     assert "walls" not in run(capsys)
