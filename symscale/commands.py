@@ -56,6 +56,7 @@ def train(options: argparse.Namespace) -> None:
     from symscale.studies.meshes import placed_step
     from symscale.studies.run import training_run
     from symscale.studies.training import training
+    from symscale.studies.walls import wall_text
 
     given = _budget(options)
     used = techniques_of(options)
@@ -72,16 +73,22 @@ def train(options: argparse.Namespace) -> None:
         overlap=options.overlap,
         efficiency=options.efficiency,
     )
-    data, text = result.to_dict(), repr(result)
+    data, text = {**result.to_dict(), "wall": wall_text(result)}, repr(result)
+    text += f"\n{data['wall']}"
+    if result.placement is not None and result.placement.levels:
+        text += f"\n\n{result.placement}"
     if not result.fits:
         found = result.remedy
         data["remedy"] = None if found is None else found.to_dict()
         text += f"\nto fit: {found or 'no single change is enough'}"
     if options.scaling:
+        from symscale.studies.innermost import innermost_of
         from symscale.studies.scaling import scaling_of
 
-        curve = scaling_of(result)
+        curve, inner = scaling_of(result), innermost_of(result)
         data, text = {**data, "scaling": curve.to_dict()}, f"{text}\n\n{curve!r}"
+        if inner is not None:
+            data["innermost"], text = inner.to_dict(), f"{text}\n{inner.words}"
     if options.tokens is not None:
         run = training_run(result, options.tokens, **given)
         data, text = {**data, **run.to_dict()}, f"{text}\n\n{run!r}"

@@ -50,6 +50,20 @@ def test_efficiency_overlap_and_other_figures(capsys: pytest.CaptureFixture[str]
     assert apart["step_time_s"] == plain["step_times_s"]["none"]
 
 
+def test_guidance_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--strategy", "fsdp+tp", "--mesh", "X=8,Y=8", "--microbatches", "4"]
+    found = run(*arguments, "--scaling", capsys=capsys)
+    assert found["wall"].startswith("Throughput")
+    assert found["innermost"]["orders"][0]["order"] == ["X", "Y"]
+    assert found["scaling"]["chips"][0] == 8
+    assert main([*BASE, *arguments, "--scaling"]) == 0
+    text = capsys.readouterr().out
+    assert "Y        8       1  8 in a node" in text
+    assert "With Y innermost its links give" in text
+    assert main([*BASE, "--strategy", "dp", "--mesh", "X=64"]) == 0
+    assert "\nSize: a chip would have to hold" in capsys.readouterr().out
+
+
 def test_experts_with_a_hot_rank(capsys: pytest.CaptureFixture[str]) -> None:
     moe = ["train", "mixtral-8x7b", "--chip", "h100", "--chips", "64", "--batch", "1Mi", "--seq",
            "4096", "--strategy", "fsdp+ep", "--mesh", "X=8,Z=8", "--json"]  # fmt: skip

@@ -80,6 +80,11 @@ def _collectives(step: TrainingStep, name: str) -> tuple[Expr, Expr]:
             ]
             every += times * count * len(moves)
             waiting += times * count * sum(move.critical for move in moves)
+    pipeline = step.strategy.pipeline
+    if pipeline is not None and name == pipeline.axis:
+        # A message on and one back for each microbatch and visit.
+        visits = pipeline.schedule.recipe.visits(pipeline.schedule.v)
+        every += 2 * visits * step.pace.microbatches
     return every, waiting
 
 
@@ -177,3 +182,21 @@ def innermost(step: TrainingStep, chip: str | PathLike[str] | Chip, **numbers: A
         order: step.at(chip, layout=",".join(order), **numbers) for order in permutations(wide)
     }
     return Innermost(tuple(sorted(tried.items(), key=lambda pair: pair[1].time)))
+
+
+def innermost_of(result: StepResult) -> Innermost | None:
+    """The orders of a step's mesh axes; None where one network joins all chips, or on one axis.
+
+    >>> from symscale.studies.training import training
+    >>> step = training("llama-3-8b", "fsdp+tp")
+    >>> innermost_of(step.at("h100", B=2**20, T=8192, X=4, Y=8)).best
+    ('X', 'Y')
+    >>> innermost_of(step.at("tpu-v5p", B=2**20, T=8192, X=4, Y=8)) is None
+    True
+    """
+    levels = result.placement is not None and result.placement.levels
+    wide = [name for name, size in result.mesh.items() if size > 1]
+    if not levels or len(wide) < 2:
+        return None
+    asked = {name: value for name, value in result.asked.items() if name != "layout"}
+    return innermost(result.step, result.chip, **asked)

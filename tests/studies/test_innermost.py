@@ -70,3 +70,12 @@ def test_what_cannot_be() -> None:
         innermost(MIXED, "h100", B=2**20, X=32, Y=1)
     with pytest.raises(StrategyError, match="every order of the mesh axes is tried"):
         innermost(MIXED, "h100", B=2**20, X=32, Y=8, layout="X,Y")
+
+
+def test_messages_between_stages_are_traffic() -> None:
+    """Sixteen microbatches there and back: a data rank's tokens, bf16, 4,096 wide, twice."""
+    made = training("llama-3-8b", "fsdp+pp", microbatches=16)
+    found = {one.axis: one for one in traffic(made.at("h100", B=2**20, T=8192, X=8, P=4))}
+    assert found["P"].collectives == 32
+    assert found["P"].bytes == 2 * 2 * 4096 * 2**20 / 8
+    assert found["P"].waiting == 0
