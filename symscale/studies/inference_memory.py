@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from types import MappingProxyType
@@ -12,11 +12,11 @@ from sympy import Add, Expr, Integer, S, Symbol, cancel, ceiling, sympify
 
 from symscale.algebra.maximum import Maximum
 from symscale.algebra.substitution import evaluate
-from symscale.algebra.symbols import B, quantity, to_latex
-from symscale.algebra.table import Table
+from symscale.algebra.symbols import B, quantity
 from symscale.arrays.array import Array
 from symscale.solve.answer import Crossover
 from symscale.solve.crossover import crossover
+from symscale.studies.bykind import ByKind
 from symscale.studies.inference_kernels import Pass
 from symscale.studies.inference_layout import ServingLayout
 from symscale.studies.inference_program import Served
@@ -29,8 +29,8 @@ HBM_BYTES = quantity("M_hbm", r"M_{\mathrm{hbm}}", "bytes of HBM of one chip", "
 _MOST = 2**60
 
 
-@dataclass(frozen=True)
-class ServingMemory(Mapping[str, Expr]):
+@dataclass(frozen=True, repr=False)
+class ServingMemory(ByKind):
     """Bytes on a device by kind, for ``B`` sequences of ``S`` tokens in flight.
 
     ``weights``; ``cache``, keys and values; ``state`` of recurrent layers; ``working``, the most
@@ -60,7 +60,7 @@ class ServingMemory(Mapping[str, Expr]):
         return replace(self, block=sympify(block, strict=True))
 
     @property
-    def by_kind(self) -> Mapping[str, Expr]:
+    def kinds(self) -> Mapping[str, Expr]:
         """All kinds; those that are nothing are left out."""
         every = {
             "weights": self.weights,
@@ -69,20 +69,6 @@ class ServingMemory(Mapping[str, Expr]):
             "working": self.working,
         }
         return MappingProxyType({kind: value for kind, value in every.items() if value != 0})
-
-    def __getitem__(self, kind: str) -> Expr:
-        return self.by_kind[kind]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.by_kind)
-
-    def __len__(self) -> int:
-        return len(self.by_kind)
-
-    @property
-    def total(self) -> Expr:
-        """All kinds together."""
-        return Add(*self.by_kind.values())
 
     @property
     def largest_batch(self) -> Crossover:
@@ -129,20 +115,6 @@ class ServingMemory(Mapping[str, Expr]):
             one.xreplace(swap) for one in (self.weights, self.state, self.working)
         )
         return ServingMemory(weights, state, working, kept, self.block)
-
-    def table(self) -> Table:
-        """Kind and formula."""
-        return Table(("kind", "bytes on a device"), tuple(self.by_kind.items()))
-
-    def __repr__(self) -> str:
-        return str(self.table())
-
-    def _repr_latex_(self) -> str:
-        return f"${to_latex(self.total)}$"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Formulas as text."""
-        return {kind: str(value) for kind, value in self.by_kind.items()}
 
 
 def _put(array: Array, swap: Mapping[Symbol, Expr]) -> Array:

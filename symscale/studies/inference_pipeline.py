@@ -160,7 +160,7 @@ class Pipelined:
         """Bytes on a chip of the fullest stage, by kind."""
         values = self.group.values
         found: list[dict[str, int]] = [
-            {kind: round(float(evaluate(e, values))) for kind, e in held.by_kind.items()}
+            {kind: round(float(evaluate(e, values))) for kind, e in held.items()}
             for held in self.held.values()
         ]
         fullest: dict[str, int] = max(found, key=_total)

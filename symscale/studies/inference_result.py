@@ -196,7 +196,7 @@ class InferenceResult:
     @cached_property
     def memory(self) -> Mapping[str, int]:
         """Bytes on one device, by kind; the cache in whole blocks."""
-        kinds = self.study.memory.paged(self.block).by_kind
+        kinds = self.study.memory.paged(self.block)
         found = {kind: round(float(evaluate(e, self.values))) for kind, e in kinds.items()}
         return MappingProxyType(found)
 

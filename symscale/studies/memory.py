@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from sympy import Add, Expr, S, Symbol, sympify
 
-from symscale.algebra.symbols import to_latex
-from symscale.algebra.table import Table
 from symscale.arrays.array import Array
 from symscale.parallel.ring import ring_buffers
 from symscale.parallel.techniques import STATE_BYTES, Techniques
 from symscale.programs.collectives import AllGather, ReduceScatter
 from symscale.programs.reverse import gradient_name
 from symscale.programs.sharded import ShardedProgram
+from symscale.studies.bykind import ByKind
 from symscale.studies.saved import read_back, saved
 from symscale.studies.share import Share
 
@@ -29,8 +28,8 @@ KINDS = ("parameters", "gradients", "optimizer", "activations", "logits", "buffe
 PREFETCHED = 2
 
 
-@dataclass(frozen=True)
-class Memory(Mapping[str, Expr]):
+@dataclass(frozen=True, repr=False)
+class Memory(ByKind):
     """Bytes on a device by kind.
 
     ``parameters``, ``gradients`` and ``optimizer`` state; ``activations`` that wait for the
@@ -40,19 +39,10 @@ class Memory(Mapping[str, Expr]):
 
     by_kind: Mapping[str, Expr]
 
-    def __getitem__(self, kind: str) -> Expr:
-        return self.by_kind[kind]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.by_kind)
-
-    def __len__(self) -> int:
-        return len(self.by_kind)
-
     @property
-    def total(self) -> Expr:
-        """All kinds together."""
-        return Add(*self.by_kind.values())
+    def kinds(self) -> Mapping[str, Expr]:
+        """The formula of each kind."""
+        return self.by_kind
 
     def __add__(self, other: Memory) -> Memory:
         names = dict.fromkeys((*self.by_kind, *other.by_kind))
@@ -79,20 +69,6 @@ class Memory(Mapping[str, Expr]):
         return Memory(
             MappingProxyType({kind: expr.xreplace(swap) for kind, expr in self.by_kind.items()})
         )
-
-    def table(self) -> Table:
-        """Kind and formula."""
-        return Table(("kind", "bytes on a device"), tuple(self.by_kind.items()))
-
-    def __repr__(self) -> str:
-        return str(self.table())
-
-    def _repr_latex_(self) -> str:
-        return f"${to_latex(self.total)}$"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Formulas as text."""
-        return {kind: str(value) for kind, value in self.by_kind.items()}
 
 
 def layer_memory(share: Share, used: Techniques) -> Memory:
