@@ -64,7 +64,7 @@ def dtype(name: str | DType) -> DType:
     >>> dtype("bf8")
     Traceback (most recent call last):
     symscale.algebra.errors.NotationError: unknown dtype 'bf8'; known: f32, bf16, f16, fp8, fp4, \
-int32, int8, int4; did you mean fp8 or bf16?
+int32, int8, int4, bool; did you mean fp8 or bf16?
     """
     if isinstance(name, DType):
         return name

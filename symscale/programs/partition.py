@@ -85,8 +85,9 @@ class Partitioner:
         """What brings an array under an op's layout, from the copy at hand nearest to it."""
         target = _under(array, where, kept)
         critical = array.name not in self.hidable
-        ways = [reshard(copy, target, critical) for copy in self.copies[array.name]]
-        return min(ways, key=_effort)
+        # Partial sums that are to stay are not in a copy that was reduced.
+        copies = (c for c in self.copies[array.name] if set(target.unreduced) <= set(c.unreduced))
+        return min((reshard(copy, target, critical) for copy in copies), key=_effort)
 
     def fetch(self, array: Array, where: Layout, kept: Axes = ()) -> Array:
         """The array under the op's layout, moved there; partial sums along ``kept`` stay."""

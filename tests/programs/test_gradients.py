@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from symscale.algebra.symbols import B, D, F, V, X, Y
+from symscale.algebra.symbols import B, D, F, V, X, Y, symbol
 from symscale.programs.program import Program, program
 from tests.algebra.equality import assert_volumes
 from tests.simulator.check import Run, slope_error
@@ -143,3 +143,13 @@ def test_partial_inputs() -> None:
     made = program("relu(A[B, D]) -> R[B, D]", "A[B, D] * W[D, F] -> Out[B, F]")
     for text in ("A[B,D]{U_X}", "A[B_Y,D]{U_X} R[B_X,D]", "A[B,D]{U_YX} Out[B_XY,F]"):
         Run.of(made.shard(*text.split()), MESH, NUMBERS).check()
+
+
+def test_a_partial_sum_that_was_reduced_for_one_use_stays_partial_for_another() -> None:
+    whole = program(
+        "mul(In[I, J], W1[]) -> A1[I, J]",
+        "In[I, J] * W2[] -> A2[I, J]",
+        "In[I, J] * W3[] -> A3[I, J]",
+    )
+    sharded = whole.shard("In[I, J]{U_Y}")
+    Run.of(sharded, {"Y": 2}, {symbol("I"): 4, symbol("J"): 4}).check()
