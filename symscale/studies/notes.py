@@ -28,7 +28,7 @@ def notes(result: StepResult) -> Iterator[str]:
     yield from _again(result)
     yield from _schedule(result)
     yield from _left_out(result)
-    yield from _sequences(result)
+    yield from cut_sequences(result)
 
 
 def _on_host(result: StepResult) -> Iterator[str]:
@@ -116,7 +116,7 @@ def _left_out(result: StepResult) -> Iterator[str]:
         yield "each stage lies on two devices: the sum of their gradients is not counted"
 
 
-def _sequences(result: StepResult) -> Iterator[str]:
+def cut_sequences(result: StepResult) -> Iterator[str]:
     """A batch that is no whole number of sequences, or sequences that lie on several chips."""
     count = result.step.strategy.techniques.microbatches
     sequences = result.values[B] / count / result.values[T]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from symscale.algebra.errors import SymscaleError
 from symscale.parallel.strategy import Strategy, strategy
 from symscale.parallel.techniques import OPTIONS
+from symscale.studies.notes import cut_sequences
 
 if TYPE_CHECKING:
     from symscale.studies.result import StepResult
@@ -140,8 +141,10 @@ def _made(result: StepResult, changes: tuple[Change, ...]) -> StepResult | None:
         for change in changes:
             chosen = chosen if change.split is None else _otherwise_split(chosen, *change.split)
         made = result.again(chosen.using(**options) if options else chosen, **given)
-        # A rate that the chip does not state (PCIe, say) shows when the step is timed.
-        return made if made.fits and made.time else None
+        # Smaller microbatches may not cut sequences that were whole. A rate that the chip does not
+        # state (PCIe, say) shows when the step is timed.
+        cut = any(cut_sequences(made)) and not any(cut_sequences(result))
+        return made if made.fits and not cut and made.time else None
     except SymscaleError:
         return None
 

@@ -97,6 +97,19 @@ def test_a_remedy_is_timed_as_the_step_was() -> None:
     assert found.result.time == again.time
 
 
+def test_a_remedy_leaves_sequences_whole() -> None:
+    """One sequence a rank: no smaller microbatch, though it would be the fastest that fits."""
+    result = training(LLAMA, "fsdp").at(
+        chip("h100").override(hbm_bytes=40 * 10**9), B=64 * LENGTH, X=64, T=LENGTH
+    )
+    assert not result.fits
+    found = result.remedy
+    assert found is not None
+    assert found.result.step.strategy.techniques.microbatches == 1
+    split = training(LLAMA, strategy("fsdp", microbatches=4)).at("h100", **result.asked)
+    assert split.memory_bytes < result.memory_bytes
+
+
 def test_aliases_have_remedies_too() -> None:
     asked = {"B": 2**20, "X": 64, "T": LENGTH}
     for alias, name in (("ddp", "dp"), ("zero-1", "zero1")):
